@@ -1,0 +1,50 @@
+# Everything a developer needs. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL := $(wildcard src/trailmark/kernel/*.c src/trailmark/kernel/*.h)
+SOAK_SECONDS ?= 600
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.ready: pyproject.toml setup.py build_support/backend.py $(KERNEL)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=23'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Create the environment and build the kernel
+
+.PHONY: lint
+lint: setup ## Style, types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: lint ## All checks and all tests (what CI runs)
+	$(BIN)/pytest --numprocesses auto --dist worksteal
+
+.PHONY: soak
+soak: setup ## Random crash cases for SOAK_SECONDS (SOAK_SEED to repeat one)
+	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+.PHONY: bench-engine
+bench-engine: setup ## Speed of the engine against its limits; exit code 1 if any is short
+	$(BIN)/python -m bench.engine
+
+.PHONY: format
+format: setup ## Reformat the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: clean
+clean: ## Remove the environment and everything built
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src -name '*.so' -delete

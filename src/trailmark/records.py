@@ -1,0 +1,65 @@
+"""The vocabulary of the logs: kinds, positions, and the values that describe a batch. No I/O.
+
+A *position* in a log is a batch number: footprints describe the state at the end of a batch, and
+replay starts at a batch boundary.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+#: "No batch": the position before the first batch, or the footprint of a window that has none.
+NO_BATCH = -1
+
+
+class Stream(enum.IntEnum):
+    """Which of an operator's logs a segment belongs to."""
+
+    INPUT = 1
+    OUTPUT = 2
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame's payload holds."""
+
+    INPUT = 1
+    RESULTS = 2
+    FOOTPRINTS = 3
+    CLOSED = 4
+    LATE = 5
+    FOOTER = 255
+
+
+class FootprintKind(enum.IntEnum):
+    """Why a footprint was written: the window had none yet, or a policy asked for a newer one."""
+
+    OPEN = 0
+    CHECK = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """An order-independent digest of a batch's rows: equal multisets of rows have equal ones."""
+
+    rows: int
+    digest: int
+
+
+#: The checksum in a link to a segment that could not be read when its successor was written.
+UNKNOWN_CHECKSUM = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLink:
+    """Names a published segment by batch and checksum; ``batch`` is NO_BATCH before the first."""
+
+    batch: int
+    checksum: int
+
+    def names(self, other: SegmentLink) -> bool:
+        """Whether this link is to that segment."""
+        return self.batch == other.batch and self.checksum in (other.checksum, UNKNOWN_CHECKSUM)
+
+
+START_OF_LOG = SegmentLink(NO_BATCH, 0)

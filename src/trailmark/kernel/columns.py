@@ -1,0 +1,174 @@
+"""Arrow columns as the kernel sees them, and NumPy arrays turned back into Arrow columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trailmark.errors import SchemaError
+from trailmark.kernel.library import address, kernel
+from trailmark.kernel.scratch import scratch
+from trailmark.records import Fingerprint
+
+_MOST_TEXT = (1 << 31) - 1
+_DIGEST_SEED = np.uint64(0x243F6A8885A308D3)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnView:
+    """Addresses of a column's buffers. ``column`` keeps them alive."""
+
+    column: pa.Array
+    data: int | None
+    offsets: int | None
+    validity: int | None
+    first: int
+    width: int
+
+    @property
+    def is_text(self) -> bool:
+        return self.offsets is not None
+
+
+def single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One contiguous array."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def contiguous(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+    """All rows as one record batch."""
+    if isinstance(rows, pa.RecordBatch):
+        return rows
+    arrays = [single(column) for column in rows.columns]
+    arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+
+def view(column: pa.Array) -> ColumnView:
+    """Addresses of a fixed-width, boolean, string or binary column (32-bit offsets)."""
+    buffers = column.buffers()
+    validity = buffers[0].address if buffers[0] is not None and column.null_count else None
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        offsets = buffers[1].address + 4 * column.offset if buffers[1] is not None else 0
+        data = buffers[2].address if buffers[2] is not None else 0
+        return ColumnView(column, data, offsets, validity, column.offset, -1)
+    data = buffers[1].address if buffers[1] is not None else 0
+    if pa.types.is_boolean(column.type):
+        return ColumnView(column, data, None, validity, column.offset, 0)
+    width = column.type.bit_width // 8
+    return ColumnView(column, data + width * column.offset, None, validity, column.offset, width)
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """The same values in a layout the kernel reads: no dictionaries, 32-bit string offsets."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_large_string(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_large_binary(column.type):
+        return column.cast(pa.binary())
+    return column
+
+
+def is_readable(kind: pa.DataType) -> bool:
+    """Whether :func:`plain` and :func:`view` can give columns of this type to the kernel."""
+    t = pa.types
+    if t.is_dictionary(kind):
+        return is_readable(kind.value_type)
+    is_text = t.is_string(kind) or t.is_large_string(kind)
+    is_bytes = t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind)
+    return bool(is_text or is_bytes or t.is_primitive(kind) or t.is_decimal(kind))
+
+
+def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
+    """An order-independent digest of the rows: equal for equal multisets of rows."""
+    count = rows.num_rows
+    digests = scratch("row digests", count, np.uint64)
+    digests.fill(_DIGEST_SEED)
+    if count:
+        for column in rows.columns:
+            v = view(plain(column))
+            if v.is_text:
+                kernel.tm_digest_strings(
+                    address(digests), v.offsets, v.data, v.validity, v.first, count
+                )
+            else:
+                kernel.tm_digest_fixed(
+                    address(digests), v.data, v.width, v.validity, v.first, count
+                )
+    return Fingerprint(count, kernel.tm_digest_sum(address(digests), count))
+
+
+def bitmap(is_valid: npt.NDArray[Any] | None) -> pa.Buffer | None:
+    """A validity bitmap, or none when everything is valid."""
+    if is_valid is None or is_valid.all():
+        return None
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+
+
+def arrow_fixed(
+    values: npt.NDArray[Any], kind: pa.DataType, is_valid: npt.NDArray[Any] | None = None
+) -> pa.Array:
+    """An Arrow array of fixed width over the bytes of a NumPy array of the same width."""
+    if pa.types.is_boolean(kind):
+        data = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little"))
+    else:
+        is_ready = values.flags.c_contiguous and values.flags.aligned
+        data = pa.py_buffer(values if is_ready else values.copy())
+    return pa.Array.from_buffers(kind, len(values), [bitmap(is_valid), data])
+
+
+def arrow_narrow(values: npt.NDArray[Any], ends: tuple[int, int] | None = None) -> pa.Array:
+    """Whole numbers as the narrowest signed type that holds all of them.
+
+    ``ends``: the least and the greatest, if they are known already.
+    """
+    if ends is None:
+        ends = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    low, high = ends
+    for bits, dtype, kind in _NARROW:
+        if -(1 << bits) <= low and high < 1 << bits:
+            return arrow_fixed(values.astype(dtype, copy=False), kind)
+    raise AssertionError("64 bits hold every int64")
+
+
+_NARROW = (
+    (7, np.dtype("<i1"), pa.int8()),
+    (15, np.dtype("<i2"), pa.int16()),
+    (31, np.dtype("<i4"), pa.int32()),
+    (63, np.dtype("<i8"), pa.int64()),
+)
+
+
+def check_text(size: int, where: str) -> None:
+    """Refuses more bytes than a column of strings can hold."""
+    if size > _MOST_TEXT:
+        raise SchemaError(
+            "More than 2 GiB of strings in one column of one batch.",
+            where=where,
+            fix="Use more buckets or smaller batches.",
+        )
+
+
+def text_offsets(lengths: npt.NDArray[np.int32], where: str) -> npt.NDArray[np.int32]:
+    """Offsets of strings of these lengths, one after another."""
+    check_text(int(lengths.sum(dtype=np.int64)), where)
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def arrow_text(
+    offsets: npt.NDArray[np.int32],
+    data: npt.NDArray[np.uint8],
+    kind: pa.DataType,
+    is_valid: npt.NDArray[Any] | None = None,
+) -> pa.Array:
+    buffers = [bitmap(is_valid), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)

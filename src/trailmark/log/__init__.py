@@ -1,0 +1,95 @@
+"""Persistent stream logs: one directory per stream and bucket, one immutable segment per batch.
+
+What it promises:
+
+- a segment is in the log whole or not at all, and exactly one segment per batch, whoever and
+  however many try to write it;
+- what `append` has returned survives as long as the chosen ``Durability`` says;
+- every byte is covered by a checksum, and every segment names the one before it: damage and gaps
+  are refused, never read over;
+- anything derived (the time index) is rebuilt from the log and never trusted over it.
+
+What it leaves to others: what is in the tables, which batch comes next, what may be trimmed.
+
+::
+
+    meta.json                             which operator, schemas, buckets        meta
+    in/<bucket>/<batch>.seg               a segment of the input log              segment
+      48 bytes  header                    which log, which batch                  segment
+      frames    16 bytes + Arrow stream   rows, by kind                           frame
+      footer    16 bytes + JSON           counts, link to the previous segment    footer
+      24 bytes  trailer                   where the footer is, whole checksum     frame
+    in/<bucket>/<first>-<last>.pack       whole segments, merged, with an index   pack
+    in/<bucket>/index.json                which batch holds a time                index
+    out/...                               the same for the output log
+    aside/...                             what repair has set aside
+
+``docs/log-format.md`` has every byte.
+"""
+
+from trailmark.log.appending import Appending, Published
+from trailmark.log.clock import Clock, MonotonicClock, monotonic_us, wall_clock_us
+from trailmark.log.damage import Origin
+from trailmark.log.footer import Footer, LogIdentity, TimeRange
+from trailmark.log.index import IndexEntry, TimeIndex
+from trailmark.log.merge import MergeReport
+from trailmark.log.meta import OperatorMeta, create_or_open, read_meta
+from trailmark.log.repair import Action, RepairReport
+from trailmark.log.segment import (
+    Codecs,
+    EncodedSegment,
+    Segment,
+    decode_footer,
+    decode_segment,
+    encode_segment,
+)
+from trailmark.log.storage import (
+    Entry,
+    LocalStorage,
+    ObjectStorage,
+    Part,
+    Storage,
+    open_storage,
+)
+from trailmark.log.stream_log import StreamLog
+from trailmark.log.traverse import Unreadable
+from trailmark.log.trim import TrimReport
+from trailmark.log.verify import Problem, VerifyReport
+
+__all__ = [
+    "Action",
+    "Appending",
+    "Clock",
+    "Codecs",
+    "EncodedSegment",
+    "Entry",
+    "Footer",
+    "IndexEntry",
+    "LocalStorage",
+    "LogIdentity",
+    "MergeReport",
+    "MonotonicClock",
+    "ObjectStorage",
+    "OperatorMeta",
+    "Origin",
+    "Part",
+    "Problem",
+    "Published",
+    "RepairReport",
+    "Segment",
+    "Storage",
+    "StreamLog",
+    "TimeIndex",
+    "TimeRange",
+    "TrimReport",
+    "Unreadable",
+    "VerifyReport",
+    "create_or_open",
+    "decode_footer",
+    "decode_segment",
+    "encode_segment",
+    "monotonic_us",
+    "open_storage",
+    "read_meta",
+    "wall_clock_us",
+]

@@ -1,0 +1,145 @@
+"""The footer of a segment: everything about a batch that is not its rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trailmark.errors import DamagedSegment, OtherQuery, UnknownFormat
+from trailmark.log import json_text
+from trailmark.log.damage import Origin
+from trailmark.log.json_text import JsonObject
+from trailmark.records import Fingerprint, FrameKind, SegmentLink, Stream
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """Which log a segment belongs to."""
+
+    stream: Stream
+    log_id: uuid.UUID
+    bucket: int
+
+    def check(self, other: LogIdentity, origin: Origin) -> None:
+        """Refuse a segment of another log."""
+        for name in ("log_id", "stream", "bucket"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise OtherQuery(
+                    f"This segment belongs to another log: its {name} is {theirs!s}, not {ours!s}.",
+                    where=origin.at(0),
+                    fix="Give every operator a path of its own; do not copy files between logs.",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """The smallest and the largest event time of a batch, in microseconds, both included."""
+
+    min_us: int
+    max_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a segment says about itself.
+
+    Parameters
+    ----------
+    identity, batch
+        Which log, and which batch of it.
+    previous
+        The segment before this one in the same log; ``START_OF_LOG`` for the first.
+    fingerprint
+        Digest of the batch's input.
+    written_us
+        When the segment was encoded.
+    time_range
+        Event times of the batch; None if it has none.
+    rows
+        Rows per kind of frame. Filled in by the encoder.
+    attributes
+        A JSON object for the layers above; the log does not look into it.
+    """
+
+    identity: LogIdentity
+    batch: int
+    previous: SegmentLink
+    fingerprint: Fingerprint
+    written_us: int
+    time_range: TimeRange | None = None
+    rows: Mapping[FrameKind, int] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """The footer as it is stored."""
+        times = self.time_range
+        return json_text.dump(
+            {
+                "attributes": self.attributes,
+                "batch": self.batch,
+                "bucket": self.identity.bucket,
+                "fingerprint": {
+                    "digest": self.fingerprint.digest,
+                    "rows": self.fingerprint.rows,
+                },
+                "log_id": str(self.identity.log_id),
+                "previous": {"batch": self.previous.batch, "checksum": self.previous.checksum},
+                "rows": {kind.name.lower(): count for kind, count in self.rows.items()},
+                "stream": self.identity.stream.name.lower(),
+                "time_range": None if times is None else [times.min_us, times.max_us],
+                "version": FORMAT_VERSION,
+                "written_us": self.written_us,
+            },
+            "attributes",
+        )
+
+    @classmethod
+    def from_json(cls, text: bytes | memoryview, origin: Origin) -> Footer:
+        """Read a footer whose checksum was verified; fields it does not know are left alone."""
+        stored = json_text.load(text)
+        if stored is None:
+            raise origin.mismatch(0, "the footer is not a JSON object")
+        check_version(stored.get("version"), origin)
+        try:
+            return cls._from_fields(stored)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _strange_footer(error, origin) from error
+
+    @classmethod
+    def _from_fields(cls, stored: JsonObject) -> Footer:
+        times = stored["time_range"]
+        return cls(
+            identity=LogIdentity(
+                Stream[stored["stream"].upper()], uuid.UUID(stored["log_id"]), int(stored["bucket"])
+            ),
+            batch=int(stored["batch"]),
+            previous=SegmentLink(
+                int(stored["previous"]["batch"]), int(stored["previous"]["checksum"])
+            ),
+            fingerprint=Fingerprint(
+                int(stored["fingerprint"]["rows"]), int(stored["fingerprint"]["digest"])
+            ),
+            written_us=int(stored["written_us"]),
+            time_range=None if times is None else TimeRange(int(times[0]), int(times[1])),
+            rows={FrameKind[name.upper()]: int(n) for name, n in stored["rows"].items()},
+            attributes=dict(stored["attributes"]),
+        )
+
+
+def check_version(version: object, origin: Origin) -> None:
+    """Refuse what another version of the format has written."""
+    if version != FORMAT_VERSION:
+        raise UnknownFormat(
+            f"This is version {version!s} of the log format; this Trailmark reads version "
+            f"{FORMAT_VERSION}.",
+            where=origin.at(0),
+            fix="Use the Trailmark that wrote it, or a newer one.",
+        )
+
+
+def _strange_footer(error: Exception, origin: Origin) -> DamagedSegment:
+    return origin.mismatch(0, f"a field of the footer is missing or strange ({error!r})")

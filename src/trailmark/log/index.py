@@ -1,0 +1,174 @@
+"""The time index of a log: which batch holds a time.
+
+It is derived from the log and never trusted over it: loading compares it with a listing, drops
+what is gone and reads the footers of what is new. A damaged or missing index file costs the time
+to read all footers and nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+from trailmark.errors import LogError
+from trailmark.log import json_text
+from trailmark.log.footer import FORMAT_VERSION, TimeRange
+from trailmark.log.names import LogFile
+from trailmark.log.reader import LogReader
+from trailmark.records import NO_BATCH
+
+INDEX_NAME = "index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """The times of one batch."""
+
+    batch: int
+    written_us: int
+    time_range: TimeRange | None
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexedFile:
+    """A file as it was when it was read: its size, and the times of its batches."""
+
+    size: int
+    entries: Sequence[IndexEntry]
+
+
+_Files: TypeAlias = Mapping[str, _IndexedFile]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIndex:
+    """The times of every batch of a log, in order.
+
+    A batch whose footer cannot be read may hold any time, so that a search never passes it over.
+    """
+
+    entries: Sequence[IndexEntry]
+    unreadable: frozenset[int] = frozenset()
+
+    @classmethod
+    def load(cls, reader: LogReader) -> TimeIndex:
+        """The index of the log as it is now; the stored one is brought up to date on the way."""
+        stored = _load_stored(reader)
+        current, unreadable = _reconcile(reader, stored)
+        if current != stored:
+            _store(reader, current)
+        by_batch = {entry.batch: entry for file in current.values() for entry in file.entries}
+        entries = [by_batch[batch] for batch in sorted(by_batch)]
+        return cls(entries, frozenset(unreadable - by_batch.keys()))
+
+    def find(self, timestamp_us: int) -> int:
+        """The first batch that may hold this event time or a later one; NO_BATCH if none does.
+
+        Reading from there on gives every tuple of the log at or after the time.
+        """
+        ends = [e.time_range.max_us if e.time_range else None for e in self.entries]
+        return self._first(ends, timestamp_us)
+
+    def find_written(self, timestamp_us: int) -> int:
+        """The first batch that was written at or after this time; NO_BATCH if none was."""
+        return self._first([entry.written_us for entry in self.entries], timestamp_us)
+
+    def _first(self, times: Sequence[int | None], timestamp_us: int) -> int:
+        # The largest time so far never falls, though times themselves may (late data, clocks).
+        lowest = -(2**127)
+        so_far = list(accumulate((lowest if t is None else t for t in times), max))
+        position = bisect_left(so_far, max(timestamp_us, lowest + 1))
+        found = [self.entries[position].batch] if position < len(self.entries) else []
+        return min([*found, *self.unreadable], default=NO_BATCH)
+
+
+def rebuild_index(reader: LogReader) -> bool:
+    """Read every footer again; True if the stored index was missing or said something else."""
+    current, _ = _reconcile(reader, {})
+    if current == _load_stored(reader):
+        return False
+    _store(reader, current)
+    return True
+
+
+def index_path(reader: LogReader) -> str:
+    """Where the index of a log is stored."""
+    return f"{reader.directory}/{INDEX_NAME}"
+
+
+def _reconcile(reader: LogReader, stored: _Files) -> tuple[_Files, set[int]]:
+    """The files of the log as they are now, and the batches of those that cannot be read.
+
+    Files are immutable, so a file of the same name and size is the one that was read before.
+    """
+    current: dict[str, _IndexedFile] = {}
+    unreadable: set[int] = set()
+    for file in reader.look().files:
+        known = stored.get(file.name)
+        if known is not None and known.size == file.size:
+            current[file.name] = known
+            continue
+        try:
+            current[file.name] = _IndexedFile(file.size, _read_entries(reader, file))
+        except LogError:
+            unreadable.update(range(file.first, file.last + 1))  # reading them will say why
+        except FileNotFoundError:
+            continue  # merged or trimmed since the directory was listed
+    return current, unreadable
+
+
+def _read_entries(reader: LogReader, file: LogFile) -> list[IndexEntry]:
+    if file.is_pack:
+        entries = reader.pack_index(file).entries
+        return [IndexEntry(e.batch, e.written_us, e.time_range) for e in entries]
+    footer, _ = reader.read_footer_from_file(file, file.first)
+    return [IndexEntry(footer.batch, footer.written_us, footer.time_range)]
+
+
+def _load_stored(reader: LogReader) -> _Files:
+    try:
+        body = json_text.load_guarded(reader.storage.read(index_path(reader)))
+    except FileNotFoundError:
+        return {}
+    if body is None or body.get("log") != _log_fields(reader):
+        return {}
+    return {
+        name: _IndexedFile(size, [_entry_from_json(entry) for entry in entries])
+        for name, (size, entries) in body["files"].items()
+    }
+
+
+def _store(reader: LogReader, files: _Files) -> None:
+    body = {
+        "files": {
+            name: [file.size, [_entry_to_json(entry) for entry in file.entries]]
+            for name, file in files.items()
+        },
+        "log": _log_fields(reader),
+    }
+    text = json_text.dump_guarded(body, "index", indent=None)
+    reader.storage.replace(index_path(reader), [text])
+
+
+def _log_fields(reader: LogReader) -> dict[str, Any]:
+    identity = reader.identity
+    return {
+        "bucket": identity.bucket,
+        "log_id": str(identity.log_id),
+        "stream": identity.stream.name.lower(),
+        "version": FORMAT_VERSION,
+    }
+
+
+def _entry_to_json(entry: IndexEntry) -> list[int | None]:
+    times = entry.time_range
+    bounds = (None, None) if times is None else (times.min_us, times.max_us)
+    return [entry.batch, entry.written_us, *bounds]
+
+
+def _entry_from_json(stored: Sequence[Any]) -> IndexEntry:
+    batch, written_us, min_us, max_us = stored
+    return IndexEntry(batch, written_us, None if min_us is None else TimeRange(min_us, max_us))

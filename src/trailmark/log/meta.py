@@ -1,0 +1,176 @@
+"""``meta.json``: what an operator's logs are, published once when they are created."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from trailmark.errors import OtherQuery, SchemaChanged
+from trailmark.log import json_text
+from trailmark.log.damage import Origin
+from trailmark.log.footer import FORMAT_VERSION, check_version
+from trailmark.log.json_text import JsonObject
+from trailmark.log.storage import Storage
+
+META_PATH = "meta.json"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMeta:
+    """What every log of an operator has in common.
+
+    Parameters
+    ----------
+    operator
+        A JSON object that describes the operator: windows, functions, policy, as the layers above
+        see fit. Any difference is a change of the query.
+    input_schema, result_schema
+        Columns of the input log and of the results. Their metadata is neither kept nor compared.
+    buckets
+        How many logs each stream has.
+    query_id
+        The query that writes the logs; None leaves it open when an existing log is opened.
+    first_batch
+        The batch the logs begin with. What was stored first stands.
+    log_id
+        Ties the segments to this operator. What was stored first stands.
+    """
+
+    operator: JsonObject
+    input_schema: pa.Schema
+    result_schema: pa.Schema
+    buckets: int
+    query_id: str | None = None
+    first_batch: int = 0
+    log_id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    def to_json(self) -> bytes:
+        """The file as it is stored."""
+        return json_text.dump_guarded(
+            {
+                "buckets": self.buckets,
+                "first_batch": self.first_batch,
+                "input_schema": _schema_to_json(self.input_schema),
+                "log_id": str(self.log_id),
+                "operator": self.operator,
+                "query_id": self.query_id,
+                "result_schema": _schema_to_json(self.result_schema),
+                "version": FORMAT_VERSION,
+            },
+            "operator",
+        )
+
+    @classmethod
+    def from_json(cls, text: bytes | memoryview, origin: Origin) -> OperatorMeta:
+        """Read the file; refused if it is damaged or of another version."""
+        body = json_text.load_guarded(text)
+        if body is None:
+            raise origin.mismatch(0, "checksum of the operator's description")
+        check_version(body.get("version"), origin)
+        try:
+            return cls(
+                operator=body["operator"],
+                input_schema=_schema_from_json(body["input_schema"]),
+                result_schema=_schema_from_json(body["result_schema"]),
+                buckets=body["buckets"],
+                query_id=body["query_id"],
+                first_batch=body["first_batch"],
+                log_id=uuid.UUID(body["log_id"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise origin.mismatch(0, f"a field is missing or strange ({error!r})") from error
+
+
+def read_meta(storage: Storage) -> OperatorMeta | None:
+    """The description of the logs in a storage; None if there are none."""
+    try:
+        return OperatorMeta.from_json(storage.read(META_PATH), Origin(META_PATH))
+    except FileNotFoundError:
+        return None
+
+
+def create_or_open(storage: Storage, expected: OperatorMeta) -> OperatorMeta:
+    """Publish the description if there is none; else compare it with the one that is there.
+
+    Returns the stored one, whose ``log_id`` and ``first_batch`` stand. Of several processes that
+    create the same logs at once, one wins and the others open what it made.
+    """
+    stored = read_meta(storage)
+    if stored is None:
+        # Synced whatever the durability: all segments depend on it, and it is written once.
+        storage.publish(META_PATH, [expected.to_json()], force_sync=True)
+        stored = read_meta(storage)
+        assert stored is not None, "a published file does not vanish"
+    _check_same_query(stored, expected)
+    return stored
+
+
+def _check_same_query(stored: OperatorMeta, expected: OperatorMeta) -> None:
+    if expected.query_id is not None and expected.query_id != stored.query_id:
+        raise OtherQuery(
+            f"The logs belong to another query: {stored.query_id} -> {expected.query_id}.",
+            where=META_PATH,
+            fix="Give each query a path of its own. If this is the same query and its Spark "
+            "checkpoint was deleted, restore the checkpoint or start with an empty path.",
+        )
+    differences = list(_differences(stored, expected))
+    if differences:
+        raise SchemaChanged(
+            "The logs were written by a different operator:\n    " + "\n    ".join(differences),
+            where=META_PATH,
+            fix="Restore the old definition (left of the arrow), or give the new one an empty "
+            "path.",
+        )
+
+
+def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
+    if stored.buckets != expected.buckets:
+        yield f"buckets: {stored.buckets} -> {expected.buckets}"
+    yield from _schema_differences("input", stored.input_schema, expected.input_schema)
+    yield from _schema_differences("result", stored.result_schema, expected.result_schema)
+    # Compared as it is stored: a tuple and a list are the same thing there.
+    is_now = json_text.load(json_text.dump(expected.operator, "operator"))
+    yield from _json_differences("operator", stored.operator, is_now)
+
+
+def _schema_differences(which: str, stored: pa.Schema, expected: pa.Schema) -> Iterator[str]:
+    if stored.equals(expected, check_metadata=False):
+        return
+    old = {each.name: _type_text(each) for each in stored}
+    new = {each.name: _type_text(each) for each in expected}
+    for name in [*old, *(name for name in new if name not in old)]:
+        before, after = old.get(name, "absent"), new.get(name, "absent")
+        if before != after:
+            yield f"{which} column {name}: {before} -> {after}"
+    if old == new:
+        yield f"order of the {which} columns: {', '.join(old)} -> {', '.join(new)}"
+
+
+def _json_differences(where: str, stored: object, expected: object) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(expected, dict):
+        for key in sorted(stored.keys() | expected.keys()):
+            absent = "absent"
+            old, new = stored.get(key, absent), expected.get(key, absent)
+            yield from _json_differences(f"{where}.{key}", old, new)
+    elif stored != expected:
+        yield f"{where}: {stored} -> {expected}"
+
+
+def _type_text(column: pa.Field) -> str:
+    return f"{column.type}" if column.nullable else f"{column.type} not null"
+
+
+def _schema_to_json(schema: pa.Schema) -> JsonObject:
+    bare = pa.schema([each.remove_metadata() for each in schema])
+    return {
+        "arrow_ipc": base64.b64encode(bare.serialize()).decode(),
+        "columns": [f"{each.name}: {_type_text(each)}" for each in bare],
+    }
+
+
+def _schema_from_json(stored: JsonObject) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored["arrow_ipc"], validate=True)))

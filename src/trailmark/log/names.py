@@ -1,0 +1,68 @@
+"""Names of a log's files. They are computable, so the normal path lists nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trailmark.records import Stream
+
+_DIRECTORIES = {Stream.INPUT: "in", Stream.OUTPUT: "out"}
+_FILE = re.compile(r"([0-9]{20})(?:\.seg|-([0-9]{20})\.pack)", re.ASCII)
+
+#: Fits the names and the 64 bits of a segment's header.
+LARGEST_BATCH = 2**63 - 1
+LARGEST_BUCKET = 99_999
+
+
+def log_directory(stream: Stream, bucket: int) -> str:
+    """The directory of one bucket's log.
+
+    >>> log_directory(Stream.INPUT, 7)
+    'in/00007'
+    """
+    assert 0 <= bucket <= LARGEST_BUCKET
+    return f"{_DIRECTORIES[stream]}/{bucket:05d}"
+
+
+def segment_name(batch: int) -> str:
+    """File name of a segment: names sort as batches do."""
+    assert 0 <= batch <= LARGEST_BATCH
+    return f"{batch:020d}.seg"
+
+
+def pack_name(first: int, last: int) -> str:
+    """File name of a pack that holds every batch from first to last."""
+    assert 0 <= first < last <= LARGEST_BATCH
+    return f"{first:020d}-{last:020d}.pack"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file that holds the batches from ``first`` to ``last``: a segment, or a pack of several."""
+
+    name: str
+    first: int
+    last: int
+    size: int
+
+    @property
+    def is_pack(self) -> bool:
+        """Whether it holds several segments."""
+        return self.first < self.last
+
+    def holds(self, batch: int) -> bool:
+        """Whether the batch is in this file."""
+        return self.first <= batch <= self.last
+
+
+def parse_name(name: str, size: int) -> LogFile | None:
+    """What a file of a log's directory holds; None for a file that is neither segment nor pack."""
+    found = _FILE.fullmatch(name)
+    if found is None:
+        return None
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    if last > LARGEST_BATCH or (found[2] is not None and last <= first):
+        return None
+    return LogFile(name, first, last, size)

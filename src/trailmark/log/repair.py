@@ -1,0 +1,171 @@
+"""Putting a log right after a failure, without ever losing a whole segment.
+
+What repair may do, and nothing else:
+
+- remove temporaries of dead writers;
+- take a damaged pack apart: publish its whole segments again, set the pack aside;
+- set aside damaged segments at the newest end, after which nothing whole follows. Only these may
+  be called torn;
+- set aside a segment whose batch a whole pack holds differently (a writer that came back late);
+- finish a merge: delete segments that a whole pack holds as well;
+- build the time index again.
+
+Everything else that is wrong is reported and left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from trailmark.log.damage import Origin
+from trailmark.log.index import index_path, rebuild_index
+from trailmark.log.merge import find_copied
+from trailmark.log.names import LogFile
+from trailmark.log.pack import rescue_segments
+from trailmark.log.reader import LogReader
+from trailmark.log.verify import Copy, Problem, VerifyReport, verify_log
+
+Deed: TypeAlias = Literal["removed", "set aside", "published again", "rebuilt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that repair did, to which file, and why. ``moved_to`` if it was set aside."""
+
+    deed: Deed
+    path: str
+    why: str
+    moved_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What was done, and what is still wrong with the log."""
+
+    actions: Sequence[Action]
+    problems: Sequence[Problem]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong with the log now."""
+        return not self.problems
+
+
+def repair_log(reader: LogReader) -> RepairReport:
+    """Repair, in the order of the list above."""
+    reader = reader.fresh()
+    work = _Repair(reader)
+    work.remove_temporaries()
+    work.take_apart_unusable_packs()
+    work.set_aside_torn_tail()
+    work.set_aside_late_comers()
+    work.finish_merges()
+    work.rebuild_index()
+    return RepairReport(work.actions, work.verified().problems)
+
+
+def set_aside_after(reader: LogReader, batch: int) -> RepairReport:
+    """Set aside everything newer than a batch: for whoever decides to go on from there.
+
+    A pack that reaches over the batch is taken apart.
+    """
+    reader = reader.fresh()
+    work = _Repair(reader)
+    why = f"everything after batch {batch} was to be set aside"
+    for file in reversed(reader.look().files):
+        if file.first <= batch < file.last:
+            work.take_apart(file, why, up_to=batch)
+        elif file.first > batch:
+            work.set_aside(file, why)
+    work.rebuild_index()
+    return RepairReport(work.actions, work.verified().problems)
+
+
+@dataclass(slots=True)
+class _Repair:
+    reader: LogReader
+    actions: list[Action] = field(default_factory=list)
+    _verified: VerifyReport | None = None
+
+    def verified(self) -> VerifyReport:
+        """What is wrong now; read again only if something was done since."""
+        if self._verified is None:
+            self._verified = verify_log(self.reader)
+        return self._verified
+
+    def remove_temporaries(self) -> None:
+        for name in self.reader.storage.clean(self.reader.directory):
+            path = f"{self.reader.directory}/{name}"
+            self._did(Action("removed", path, "its writer died before publishing it"))
+
+    def finish_merges(self) -> None:
+        for file, pack in find_copied(self.reader, self.reader.look()):
+            path = self.reader.path(file)
+            self.reader.storage.delete(path)
+            self._did(Action("removed", path, f"{pack.name} holds it as well"))
+
+    def take_apart_unusable_packs(self) -> None:
+        by_file: dict[LogFile, list[Copy]] = {}
+        for copy in self.verified().copies:
+            by_file.setdefault(copy.file, []).append(copy)
+        for file, copies in by_file.items():
+            if file.is_pack and all(copy.trouble == "damaged" for copy in copies):
+                self.take_apart(file, "its index or all of its segments are damaged")
+
+    def set_aside_torn_tail(self) -> None:
+        torn: dict[LogFile, None] = {}
+        for _, copies in sorted(self._by_batch().items(), reverse=True):
+            if any(copy.trouble != "damaged" for copy in copies):
+                break  # whole; or of another log, and then not ours to move
+            torn.update(dict.fromkeys(copy.file for copy in copies))
+        why = "it is damaged and nothing whole follows it: a torn tail"
+        for file in torn:
+            if not file.is_pack or not self.take_apart(file, why):
+                self.set_aside(file, why)
+
+    def set_aside_late_comers(self) -> None:
+        for copies in self._by_batch().values():
+            whole = [copy for copy in copies if copy.trouble is None]
+            in_pack = next((copy for copy in whole if copy.file.is_pack), None)
+            for copy in whole:
+                if in_pack is not None and not copy.file.is_pack and copy.link != in_pack.link:
+                    self.set_aside(copy.file, f"{in_pack.file.name} holds another one already")
+
+    def rebuild_index(self) -> None:
+        if rebuild_index(self.reader):
+            path = index_path(self.reader)
+            self.actions.append(Action("rebuilt", path, "it did not agree with the log"))
+
+    def take_apart(self, pack: LogFile, why: str, up_to: int | None = None) -> bool:
+        """Publish a pack's whole segments again and set it aside; False if it has none."""
+        path = self.reader.path(pack)
+        data = self.reader.storage.read(path)
+        whole = list(rescue_segments(data, Origin(path), self.reader.identity))
+        # Newest first: at no moment has a batch a file of its own while the next one has none
+        # (see `LogReader.contains`).
+        for segment in reversed(whole):
+            if up_to is None or segment.batch <= up_to:
+                target = self.reader.segment_path(segment.batch)
+                self.reader.storage.publish(target, [segment.data], force_sync=True)
+                self._did(Action("published again", target, f"{pack.name} is taken apart"))
+        if whole:
+            self.set_aside(pack, why)
+        return bool(whole)
+
+    def set_aside(self, file: LogFile, why: str) -> None:
+        # The name becomes free for another segment, which the index must not take for this one.
+        self.reader.storage.delete(index_path(self.reader))
+        path = self.reader.path(file)
+        self._did(Action("set aside", path, why, self.reader.storage.set_aside(path)))
+
+    def _by_batch(self) -> dict[int, list[Copy]]:
+        by_batch: dict[int, list[Copy]] = {}
+        for copy in self.verified().copies:
+            by_batch.setdefault(copy.batch, []).append(copy)
+        return by_batch
+
+    def _did(self, action: Action) -> None:
+        self.actions.append(action)
+        self._verified = None

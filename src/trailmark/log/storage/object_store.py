@@ -1,0 +1,190 @@
+"""Objects of an S3-compatible store, through `obstore` (``pip install 'trailmark[object-store]'``).
+
+"Publish if absent" is the store's own conditional put. A put is whole or absent and lasts once it
+is acknowledged, so there is nothing to sync and no temporary to clean.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from trailmark.errors import NoPermission, SettingError, StorageError
+from trailmark.log.storage.paths import aside_path, check_path, split_path
+from trailmark.log.storage.protocol import Entry, Part
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+#: Arrow wants columns to begin at multiples of this; uncompressed ones are used where they lie.
+_ALIGNMENT = 64
+
+
+def open_object_store(url: str) -> ObjectStorage:
+    """Storage below ``s3://bucket/prefix``; the usual ``AWS_...`` variables say how to get there.
+
+    ``AWS_ENDPOINT_URL`` names a store other than Amazon's, ``AWS_ALLOW_HTTP=true`` lets it be
+    reached without TLS.
+    """
+    api = _obstore()
+    try:
+        return ObjectStorage(api.store.from_url(url), url)
+    except api.exceptions.BaseError as error:
+        raise SettingError(
+            f"The object store cannot be used: {_first_line(error)}",
+            where="path",
+            fix="Check the URL and the AWS_... environment variables.",
+        ) from error
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise SettingError(
+            "Object stores need the package obstore, which is not installed.",
+            where="path",
+            fix="pip install 'trailmark[object-store]'",
+        ) from None
+    return obstore
+
+
+class ObjectStorage:
+    """Implements `Storage` on an obstore store, whose own prefix is the root."""
+
+    def __init__(self, store: ObjectStore, url: str = "") -> None:
+        self._store = store
+        self._url = url or repr(store)
+        self._api = _obstore()
+
+    def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
+        del force_sync  # an acknowledged put lasts
+        try:
+            with self._translated("publish the object", path, missing_is_fault=True):
+                self._put(path, parts, "create")
+        except self._api.exceptions.AlreadyExistsError:
+            return False
+        return True
+
+    def replace(self, path: str, parts: Sequence[Part]) -> None:
+        with self._translated("replace the object", path, missing_is_fault=True):
+            self._put(path, parts, "overwrite")
+
+    def settle(self, path: str) -> None:
+        self.size(path)  # what can be seen lasts; all that is left to do is to look
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> memoryview:
+        assert offset >= 0
+        if length is None and offset == 0:
+            return self._get(path, None)[0]
+        wanted = {"offset": offset} if length is None else (offset, offset + length)
+        try:
+            return self._get(path, wanted)[0]
+        except StorageError:
+            # An empty range, or one behind the end, is an error to the store; here it is nothing.
+            if length != 0 and self.size(path) > offset:
+                raise
+            return memoryview(b"")
+
+    def read_tail(self, path: str, length: int) -> tuple[memoryview, int]:
+        assert length > 0
+        return self._get(path, {"suffix": length})
+
+    def size(self, path: str) -> int:
+        with self._translated("look at the object", path):
+            return int(self._api.head(self._store, check_path(path))["size"])
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, directory: str) -> builtins.list[Entry]:
+        prefix = check_path(directory) if directory else None
+        with self._translated("list the objects", directory):
+            found = self._api.list_with_delimiter(self._store, prefix)["objects"]
+        entries = (Entry(split_path(each["path"])[1], each["size"]) for each in found)
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def delete(self, path: str) -> None:
+        try:
+            with self._translated("delete the object", path):
+                self._api.delete(self._store, check_path(path))
+        except FileNotFoundError:
+            return
+
+    def set_aside(self, path: str) -> str:
+        content = self.read(path)
+        earlier = 0
+        while not self.publish(aside_path(path, earlier), [content]):
+            earlier += 1
+        self.delete(path)
+        return aside_path(path, earlier)
+
+    def clean(self, directory: str) -> builtins.list[str]:
+        if directory:
+            check_path(directory)
+        return []
+
+    def _put(self, path: str, parts: Sequence[Part], mode: str) -> None:
+        # One request: a put in several has no condition "if absent".
+        pieces = (piece for piece in parts if len(piece))
+        self._api.put(self._store, check_path(path), pieces, mode=mode, use_multipart=False)
+
+    def _get(self, path: str, wanted: Any) -> tuple[memoryview, int]:
+        options = None if wanted is None else {"range": wanted}
+        with self._translated("read the object", path):
+            result = self._api.get(self._store, check_path(path), options=options)
+            return _aligned(pa.py_buffer(result.bytes())), int(result.meta["size"])
+
+    @contextmanager
+    def _translated(
+        self, action: str, path: str, *, missing_is_fault: bool = False
+    ) -> Iterator[None]:
+        errors = self._api.exceptions
+        where = f"{self._url.rstrip('/')}/{path}"
+        try:
+            yield
+        except errors.AlreadyExistsError:
+            raise
+        except FileNotFoundError as error:
+            if not missing_is_fault:
+                raise
+            raise StorageError(
+                f"Could not {action}: the store has no such bucket.",
+                where=where,
+                fix="Create the bucket, or correct the path.",
+            ) from error
+        except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
+            raise NoPermission(
+                f"Could not {action}: {_first_line(error)}",
+                where=where,
+                fix="Give these credentials the right to get, put, list and delete objects.",
+            ) from error
+        except errors.BaseError as error:
+            raise StorageError(
+                f"Could not {action}: {_first_line(error)}",
+                where=where,
+                fix="Look at the state of the store and the way to it, then start again: "
+                "everything published before is whole.",
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]
+
+
+def _aligned(buffer: pa.Buffer) -> memoryview:
+    if buffer.address % _ALIGNMENT:
+        copy = pa.allocate_buffer(buffer.size)
+        memoryview(copy).cast("B")[:] = memoryview(buffer).cast("B")
+        buffer = copy
+    return memoryview(buffer).cast("B").toreadonly()

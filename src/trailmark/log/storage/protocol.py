@@ -1,0 +1,72 @@
+"""What a log asks of the place it is stored in.
+
+Paths are relative and separated by ``/``: the storage decides what they are relative to. A file
+that is not there raises the built-in ``FileNotFoundError``; everything else that goes wrong is a
+``StorageError``, ``DiskFull`` or ``NoPermission``.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+#: One piece of a file to be written. A file is given in pieces so that nobody has to join them.
+Part: TypeAlias = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a directory."""
+
+    name: str
+    size: int
+
+
+class Storage(Protocol):
+    """Immutable files, published if absent."""
+
+    def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
+        """Create a file whole, or not at all.
+
+        True: this call created it. False: a file was already there and stays as it is. Either
+        way a file is there that a failure does not take away, as far as the storage's
+        ``Durability`` goes; ``force_sync`` asks for the strictest one.
+
+        After an error it is unknown whether the file is there: look.
+        """
+
+    def replace(self, path: str, parts: Sequence[Part]) -> None:
+        """Create or overwrite a file in one step. Only for data that can be derived again."""
+
+    def settle(self, path: str) -> None:
+        """Make sure that a file found here survives a power failure, whoever wrote it."""
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> memoryview:
+        """Bytes of a file, up to its end or up to ``length``; fewer if the file ends before."""
+
+    def read_tail(self, path: str, length: int) -> tuple[memoryview, int]:
+        """The last ``length`` bytes, or all if there are fewer, and the size of the whole file."""
+
+    def size(self, path: str) -> int:
+        """Size of a file in bytes."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+
+    # `builtins` because inside a class with this method, `list` is the method.
+    def list(self, directory: str) -> builtins.list[Entry]:
+        """The files of a directory by name, without temporaries; none if there is no directory."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file if it is there, so that no power failure brings it back.
+
+        Deletions therefore survive in the order they were made in.
+        """
+
+    def set_aside(self, path: str) -> str:
+        """Move a file below ``aside/``, never over an earlier one; returns where it is now."""
+
+    def clean(self, directory: str) -> builtins.list[str]:
+        """Remove what dead writers left half written in a directory; returns the names."""

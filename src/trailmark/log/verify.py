@@ -1,0 +1,131 @@
+"""Reading a whole log and reporting everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from trailmark.errors import DamagedSegment, LogError
+from trailmark.log.names import LogFile
+from trailmark.log.reader import LogReader
+from trailmark.records import SegmentLink
+
+#: damaged: its bytes are wrong. foreign: whole, but not of this log or version. missing: the next
+#: segment names it, the log does not have it. unlinked: it follows another segment than the one
+#: before it. ambiguous: two files hold different segments of the batch.
+Trouble: TypeAlias = Literal["damaged", "foreign", "missing", "unlinked", "ambiguous"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: with which batch, in which file, and what."""
+
+    trouble: Trouble
+    batch: int
+    path: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A batch as one file holds it; links are None if there is trouble with the file."""
+
+    batch: int
+    file: LogFile
+    trouble: Trouble | None
+    link: SegmentLink | None = None
+    previous: SegmentLink | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a log holds and what is wrong with it; in order of batches."""
+
+    batches: int
+    bytes: int
+    problems: Sequence[Problem]
+    copies: Sequence[Copy]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def verify_log(reader: LogReader) -> VerifyReport:
+    """Read every byte of the log; check every checksum, link and gap."""
+    reader = reader.fresh()
+    catalog = reader.look()
+    problems: list[Problem] = []
+    copies: list[Copy] = []
+    for file in catalog.files:
+        try:
+            copies += _read_copies(reader, file, problems)
+        except FileNotFoundError:
+            continue  # merged or trimmed since the directory was listed
+    copies.sort(key=lambda copy: copy.batch)
+    problems += _check_order(reader, copies)
+    problems.sort(key=lambda problem: problem.batch)
+    size = sum(file.size for file in catalog.files)
+    return VerifyReport(len(catalog.batches()), size, problems, copies)
+
+
+def _read_copies(reader: LogReader, file: LogFile, problems: list[Problem]) -> Iterator[Copy]:
+    batches = range(file.first, file.last + 1)
+    try:
+        if file.is_pack:
+            reader.check_pack_start(file)
+            reader.pack_index(file)
+    except LogError as error:
+        problem = _problem(error, file.first, reader.path(file))
+        problems.append(problem)
+        yield from (Copy(batch, file, problem.trouble) for batch in batches)
+        return
+    for batch in batches:
+        try:
+            segment = reader.read_from_file(file, batch)
+            yield Copy(batch, file, None, segment.link, segment.footer.previous)
+        except LogError as error:
+            problem = _problem(error, batch, reader.path(file))
+            problems.append(problem)
+            yield Copy(batch, file, problem.trouble)
+
+
+def _problem(error: LogError, batch: int, path: str) -> Problem:
+    trouble: Trouble = "damaged" if isinstance(error, DamagedSegment) else "foreign"
+    return Problem(trouble, batch, path, f"{error.what} ({error.where})")
+
+
+def _check_order(reader: LogReader, copies: Sequence[Copy]) -> Iterator[Problem]:
+    chosen: dict[int, Copy] = {}
+    for copy in copies:
+        other = chosen.get(copy.batch)
+        if other is None or other.link is None:
+            chosen[copy.batch] = copy
+        elif copy.link not in (None, other.link):
+            what = f"{copy.file.name} and {other.file.name} hold different segments of it."
+            yield Problem("ambiguous", copy.batch, reader.path(copy.file), what)
+            chosen[copy.batch] = copy if copy.file.is_pack else other
+    before: Copy | None = None
+    for copy in chosen.values():
+        if before is not None and copy.previous is not None:
+            yield from _check_pair(reader, before, copy, copy.previous)
+        before = copy
+
+
+def _check_pair(
+    reader: LogReader, before: Copy, copy: Copy, previous: SegmentLink
+) -> Iterator[Problem]:
+    path = reader.path(copy.file)
+    if previous.batch > before.batch:
+        what = f"Batch {copy.batch} follows it, and it is not in the log."
+        yield Problem("missing", previous.batch, path, what)
+    elif previous.batch < before.batch or (
+        before.link is not None and not previous.names(before.link)
+    ):
+        what = (
+            f"It follows batch {previous.batch} with checksum {previous.checksum:08x}, not the "
+            f"batch {before.batch} that the log holds before it."
+        )
+        yield Problem("unlinked", copy.batch, path, what)

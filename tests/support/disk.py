@@ -1,0 +1,305 @@
+"""A disk that loses power, tears writes, fills up and fails, under the real `LocalStorage`.
+
+`SimulatedDisk` stands behind the file-system seam, so what is tested is the very order in which
+`LocalStorage` writes, syncs, links and unlinks. It knows two truths: what the operating system
+shows, and what would be found after a power failure. ``sync`` of a file moves its bytes, ``sync``
+of a directory its names, from the first to the second.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.support.disk_nodes import Crashed, Directory, File, Node, survivors
+from trailmark.log.storage import LocalStorage, Part
+from trailmark.log.storage.file_system import DirectoryEntry
+from trailmark.settings import Durability
+
+__all__ = ["Crashed", "SimulatedDisk"]
+
+ROOT = "/disk"
+
+
+@dataclass(slots=True)
+class _Schedule:
+    stop_at: int | None = None
+    fail_at: int | None = None
+    fail_with: int = 0
+    is_down: bool = False
+
+
+@dataclass
+class SimulatedDisk:
+    """Implements `FileSystem`; thread-safe.
+
+    ``operations`` counts the calls that change something, ``calls`` counts all of them.
+    ``capacity`` is in bytes of file content; None is boundless. ``largest_write`` makes one call
+    take no more than that, as the real one may.
+    """
+
+    capacity: int | None = None
+    largest_write: int | None = None
+    now_us: int = 0
+    operations: int = 0
+    calls: int = 0
+    _root: Directory = field(default_factory=Directory)
+    _opened: dict[int, File] = field(default_factory=dict)
+    _next_descriptor: int = 3
+    _schedule: _Schedule = field(default_factory=_Schedule)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    # What a test does with it.
+
+    def storage(self, durability: Durability = Durability.SYNCED) -> LocalStorage:
+        """A new process's view of the disk. Make a new one after every crash or kill."""
+        return LocalStorage(ROOT, durability, file_system=self, clock=lambda: self.now_us)
+
+    def stop_after(self, operations: int) -> None:
+        """Let that many changes happen from now on, then raise `Crashed` in the next one.
+
+        A write is interrupted half-way, everything else before it happens. From then on every
+        call raises, until `crash` or `kill` says what became of the machine.
+        """
+        self._schedule.stop_at = self.operations + operations + 1
+
+    def fail_on(self, call: int, code: int) -> None:
+        """Fail the n-th call from now, counted from 1, with an ``errno``; once."""
+        self._schedule.fail_at = self.calls + call
+        self._schedule.fail_with = code
+
+    def relax(self) -> None:
+        """Forget what `stop_after` and `fail_on` have planned."""
+        self._schedule = _Schedule()
+
+    def crash(self, rng: random.Random) -> None:
+        """Power failure: what was synced survives, of the rest a random part, torn."""
+        with self._lock:
+            self._root = survivors(self._root, rng)
+            self._restart()
+
+    def kill(self) -> None:
+        """kill -9: all that was written stays as it is, finished or not."""
+        with self._lock:
+            self._restart()
+
+    def flip(self, path: str, offset: int, bit: int) -> None:
+        """Change one bit of a file, below everything that could notice."""
+        data = bytearray(self.content(path))
+        data[offset] ^= 1 << bit
+        self._overwrite(path, data)
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file off."""
+        self._overwrite(path, bytearray(self.content(path)[:size]))
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Give a file other bytes."""
+        self._overwrite(path, bytearray(data))
+
+    def content(self, path: str) -> bytes:
+        """The bytes of a file, named as the storage names it."""
+        return bytes(self._file(f"{ROOT}/{path}").data)
+
+    def files(self) -> list[str]:
+        """All files, temporaries too, named as the storage names them."""
+        return sorted(path.removeprefix(f"{ROOT}/") for path in _walk(self._root, ""))
+
+    def copy(self) -> SimulatedDisk:
+        """Another disk with the same files."""
+        with self._lock:
+            root = copy.deepcopy(self._root)
+            return SimulatedDisk(capacity=self.capacity, now_us=self.now_us, _root=root)
+
+    # The calls of `FileSystem`.
+
+    def create(self, path: str) -> int:
+        with self._change(path):
+            directory, name = self._parent(path)
+            if name in directory.names:
+                raise _error(errno.EEXIST, path)
+            file = File()
+            directory.change({name: file})
+            descriptor = self._next_descriptor
+            self._next_descriptor += 1
+            self._opened[descriptor] = file
+            return descriptor
+
+    def write(self, descriptor: int, parts: Sequence[Part]) -> int:
+        data = b"".join(parts)[: self.largest_write]
+        with self._lock:
+            opened = self._opened.get(descriptor)
+            try:
+                self._count("", changes=True)
+            except Crashed:
+                if opened is not None:
+                    opened.data += data[: len(data) // 2]
+                raise
+            assert opened is not None
+            if self.capacity is not None:
+                data = data[: max(0, self.capacity - self._used())]
+                if not data:
+                    raise _error(errno.ENOSPC, "")
+            opened.data += data
+            return len(data)
+
+    def sync(self, descriptor: int) -> None:
+        with self._change(""):
+            self._opened[descriptor].sync()
+
+    def close(self, descriptor: int) -> None:
+        with self._look(""):
+            del self._opened[descriptor]
+
+    def link(self, source: str, target: str) -> None:
+        with self._change(target):
+            file = self._file(source)
+            directory, name = self._parent(target)
+            if name in directory.names:
+                raise _error(errno.EEXIST, target)
+            directory.change({name: file})
+
+    def rename(self, source: str, target: str) -> None:
+        with self._change(target):
+            file = self._file(source)
+            directory, name = self._parent(target)
+            origin, old_name = self._parent(source)
+            assert origin is directory, "only renames within a directory are in one step"
+            directory.change({name: file, old_name: None})
+
+    def unlink(self, path: str) -> None:
+        with self._change(path):
+            self._file(path)
+            directory, name = self._parent(path)
+            directory.change({name: None})
+
+    def make_directory(self, path: str) -> None:
+        with self._change(path):
+            directory, name = self._parent(path)
+            if name in directory.names:
+                raise _error(errno.EEXIST, path)
+            directory.change({name: Directory()})
+
+    def sync_file(self, path: str) -> None:
+        with self._change(path):
+            self._file(path).sync()
+
+    def sync_directory(self, path: str) -> None:
+        with self._change(path):
+            self._directory(path).sync()
+
+    def read(self, path: str, offset: int, length: int | None) -> tuple[memoryview, int]:
+        with self._look(path):
+            data = bytes(self._file(path).data)
+            start = offset if offset >= 0 else max(0, len(data) + offset)
+            end = len(data) if length is None else start + length
+            return memoryview(data)[start:end], len(data)
+
+    def size(self, path: str) -> int:
+        with self._look(path):
+            return len(self._file(path).data)
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        with self._look(path):
+            names = self._directory(path).names.items()
+            return [
+                DirectoryEntry(name, _size_of(node), self.now_us, isinstance(node, File))
+                for name, node in names
+            ]
+
+    # How they are carried out.
+
+    @contextmanager
+    def _change(self, path: str) -> Iterator[None]:
+        with self._lock:
+            self._count(path, changes=True)
+            yield
+
+    @contextmanager
+    def _look(self, path: str) -> Iterator[None]:
+        with self._lock:
+            self._count(path, changes=False)
+            yield
+
+    def _count(self, path: str, *, changes: bool) -> None:
+        schedule = self._schedule
+        if schedule.is_down:
+            raise Crashed
+        self.calls += 1
+        if self.calls == schedule.fail_at:
+            raise _error(schedule.fail_with, path)
+        if changes:
+            self.operations += 1
+            if self.operations == schedule.stop_at:
+                schedule.is_down = True
+                raise Crashed
+
+    def _restart(self) -> None:
+        self._opened.clear()
+        self._schedule = _Schedule()
+
+    def _node(self, path: str) -> Node:
+        node: Node = self._root
+        for name in path.split("/"):
+            if not name:
+                continue
+            if isinstance(node, File):
+                raise _error(errno.ENOTDIR, path)
+            if name not in node.names:
+                raise _error(errno.ENOENT, path)
+            node = node.names[name]
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._node(path)
+        if isinstance(node, File):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def _file(self, path: str) -> File:
+        node = self._node(path)
+        if isinstance(node, Directory):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        above, _, name = path.rpartition("/")
+        return self._directory(above), name
+
+    def _overwrite(self, path: str, data: bytearray) -> None:
+        file = self._file(f"{ROOT}/{path}")
+        file.data, file.on_disk = data, bytes(data)
+
+    def _used(self) -> int:
+        held = {*_files_below(self._root), *self._opened.values()}
+        return sum(len(file.data) for file in held)
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+def _size_of(node: Node) -> int:
+    return len(node.data) if isinstance(node, File) else 0
+
+
+def _walk(directory: Directory, prefix: str) -> Iterator[str]:
+    for name, node in directory.names.items():
+        if isinstance(node, Directory):
+            yield from _walk(node, f"{prefix}/{name}")
+        else:
+            yield f"{prefix}/{name}"
+
+
+def _files_below(directory: Directory) -> Iterator[File]:
+    for node in directory.names.values():
+        if isinstance(node, Directory):
+            yield from _files_below(node)
+        else:
+            yield node

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from trailmark.errors import SettingError
+from trailmark.log import LocalStorage, ObjectStorage, open_storage
+from trailmark.log.names import LogFile, log_directory, pack_name, parse_name, segment_name
+from trailmark.records import Stream
+from trailmark.settings import LogSettings
+
+
+def test_names_are_computed_and_parsed_back() -> None:
+    assert log_directory(Stream.INPUT, 0) == "in/00000"
+    assert log_directory(Stream.OUTPUT, 99_999) == "out/99999"
+    assert parse_name(segment_name(12), 5) == LogFile("00000000000000000012.seg", 12, 12, 5)
+    assert parse_name(pack_name(3, 9), 7) == LogFile(
+        "00000000000000000003-00000000000000000009.pack", 3, 9, 7
+    )
+
+
+def test_names_sort_as_batches_do() -> None:
+    batches = [0, 9, 10, 99, 100, 2**40, 2**63 - 1]
+    names = [segment_name(batch) for batch in batches]
+    assert sorted(names) == names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index.json",
+        "12.seg",
+        "0000000000000000001\u0662.seg",
+        "00000000000000000012.seg.1",
+        "99999999999999999999.seg",
+        "00000000000000000009-00000000000000000003.pack",
+        "00000000000000000003-00000000000000000003.pack",
+        "00000000000000000003-00000000000000000009.seg",
+        "00000000000000000003.pack",
+    ],
+)
+def test_other_files_are_not_taken_for_segments(name: str) -> None:
+    assert parse_name(name, 1) is None
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}", "FILE://{}"])
+def test_paths_and_file_urls_are_local(tmp_path: Path, form: str) -> None:
+    storage = open_storage(form.format(tmp_path / "a b#1"))
+    assert isinstance(storage, LocalStorage)
+    storage.publish("x", [b"y"])
+    assert (tmp_path / "a b#1" / "x").read_bytes() == b"y"
+
+
+def test_a_path_object_and_an_escaped_url_are_local(tmp_path: Path) -> None:
+    open_storage(tmp_path / "one").publish("x", [b"y"])
+    open_storage(f"file://{tmp_path}/t%20wo").publish("x", [b"y"])
+    assert (tmp_path / "one/x").exists()
+    assert (tmp_path / "t wo/x").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://host/x", "hdfs://x/y", "file://otherhost/x", "file:relative", "s3://", "a\0b"],
+)
+def test_anything_else_is_refused(url: str) -> None:
+    with pytest.raises(SettingError, match="names no storage"):
+        open_storage(url)
+
+
+def test_opening_touches_nothing(tmp_path: Path) -> None:
+    open_storage(tmp_path / "new", LogSettings())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_obstore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(SettingError) as caught:
+        open_storage("s3://bucket/prefix")
+    assert caught.value.fix == "pip install 'trailmark[object-store]'"
+    with pytest.raises(SettingError):
+        ObjectStorage(None)  # type: ignore[arg-type]

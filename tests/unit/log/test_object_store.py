@@ -1,0 +1,164 @@
+"""A real S3 client against a real (if small) S3 server."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+
+import boto3
+import obstore
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.support.logs import OTHER_ID, append, fill, open_log, rows_of
+from trailmark.errors import (
+    BatchGoesBackward,
+    DamagedSegment,
+    NoPermission,
+    OtherQuery,
+    StorageError,
+)
+from trailmark.log import Entry, Storage, open_storage
+from trailmark.records import START_OF_LOG, FrameKind
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def credentials(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+@pytest.fixture
+def url(credentials: None) -> str:
+    bucket = f"logs-{uuid.uuid4().hex}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    return f"s3://{bucket}/some/prefix"
+
+
+@pytest.fixture
+def storage(url: str) -> Storage:
+    return open_storage(url)
+
+
+def keys(url: str) -> list[str]:
+    found = boto3.client("s3").list_objects_v2(Bucket=url.split("/")[2])
+    return [each["Key"] for each in found.get("Contents", [])]
+
+
+def test_the_second_put_of_a_name_is_refused_by_the_store(storage: Storage, url: str) -> None:
+    assert storage.publish("in/00003/a.seg", [b"fir", memoryview(b"st")]) is True
+    assert open_storage(url).publish("in/00003/a.seg", [b"second"]) is False
+    assert bytes(storage.read("in/00003/a.seg")) == b"first"
+    assert keys(url) == ["some/prefix/in/00003/a.seg"]
+
+
+def test_ranges_tails_lists_and_deletes(storage: Storage) -> None:
+    storage.publish("in/00003/a.seg", [b"abcdef"])
+    storage.publish("in/00003/b.seg", [b"x"])
+    storage.publish("in/00004/c.seg", [b"y"])
+    assert bytes(storage.read("in/00003/a.seg", 2, 3)) == b"cde"
+    assert bytes(storage.read("in/00003/a.seg", 4)) == b"ef"
+    assert bytes(storage.read("in/00003/a.seg", 6)) == b""
+    tail, size = storage.read_tail("in/00003/a.seg", 2)
+    assert (bytes(tail), size) == (b"ef", 6)
+    tail, size = storage.read_tail("in/00003/a.seg", 4096)
+    assert (bytes(tail), size) == (b"abcdef", 6)
+    assert storage.list("in/00003") == [Entry("a.seg", 6), Entry("b.seg", 1)]
+    assert storage.list("in/00005") == []
+    storage.delete("in/00003/a.seg")
+    storage.delete("in/00003/a.seg")
+    assert not storage.exists("in/00003/a.seg")
+    with pytest.raises(FileNotFoundError):
+        storage.read_tail("in/00003/a.seg", 10)
+
+
+def test_set_aside_and_replace(storage: Storage) -> None:
+    storage.replace("in/x", [b"1"])
+    storage.replace("in/x", [b"2"])
+    assert storage.set_aside("in/x") == "aside/in/x"
+    storage.publish("in/x", [b"3"])
+    assert storage.set_aside("in/x") == "aside/in/x.1"
+    assert bytes(storage.read("aside/in/x")) == b"2"
+    assert not storage.exists("in/x")
+
+
+def test_a_log_lives_in_an_object_store(storage: Storage, url: str) -> None:
+    log = open_log(storage)
+    links = fill(log, 8)
+    assert append(open_log(open_storage(url)), 3, links[2], count=9).link == links[3]
+    log.merge(4)
+    assert log.batches() == list(range(8))
+    assert [segment.link for segment in log.read_from()] == links
+    assert log.read(2).table(FrameKind.INPUT) == rows_of(2)
+    assert log.read_footer(3)[1] == links[3].checksum
+    log.trim(6)
+    assert log.batches() == [6, 7]
+    assert log.verify().is_whole
+    assert log.time_index().find(0) == 6
+    with pytest.raises(BatchGoesBackward):
+        append(open_log(open_storage(url)), 2, links[1])
+    with pytest.raises(OtherQuery):
+        open_log(storage, log_id=OTHER_ID).read(7)
+
+
+def test_a_damaged_tail_is_set_aside_in_an_object_store_too(storage: Storage) -> None:
+    log = open_log(storage)
+    links = fill(log, 3)
+    path = "in/00003/00000000000000000002.seg"
+    data = bytearray(storage.read(path))
+    data[100] ^= 1
+    storage.replace(path, [bytes(data)])
+    with pytest.raises(DamagedSegment):
+        log.read(2)
+    report = log.repair()
+    assert report.is_whole
+    assert [action.deed for action in report.actions] == ["set aside", "rebuilt"]
+    assert append(log, 2, links[1]).created
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_missing_bucket_is_a_storage_error_not_a_missing_file() -> None:
+    log = open_log(open_storage("s3://no-such-bucket-here/x"))
+    with pytest.raises(StorageError, match="no such bucket") as caught:
+        append(log, 0, START_OF_LOG)
+    assert caught.value.where.startswith("s3://no-such-bucket-here/x/in/00003/")
+
+
+def test_refused_credentials_are_no_permission(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise obstore.exceptions.PermissionDeniedError("Access Denied\nand much more")
+
+    monkeypatch.setattr(obstore, "put", refuse)
+    with pytest.raises(NoPermission, match="Access Denied") as caught:
+        storage.publish("in/x", [b"1"])
+    assert "much more" not in caught.value.what
+
+
+def test_any_other_failure_of_the_store_is_a_storage_error(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise obstore.exceptions.GenericError("server returned 503")
+
+    monkeypatch.setattr(obstore, "get", fail)
+    storage.publish("in/x", [b"1"])
+    for length in (None, 1):
+        with pytest.raises(StorageError, match="503"):
+            storage.read("in/x", 0, length)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+from tests.support.disk import SimulatedDisk
+from tests.support.logs import OTHER_ID, append, fill, open_log
+from trailmark.log import StreamLog
+from trailmark.records import SegmentLink
+
+
+def segment_file(batch: int) -> str:
+    return f"in/00003/{batch:020d}.seg"
+
+
+def filled(batches: int = 6) -> tuple[SimulatedDisk, StreamLog, list[SegmentLink]]:
+    disk = SimulatedDisk()
+    log = open_log(disk.storage())
+    return disk, log, fill(log, batches)
+
+
+def test_a_whole_log_has_no_problems() -> None:
+    disk, log, _ = filled()
+    log.merge(3)
+    report = log.verify()
+    assert report.is_whole
+    assert report.batches == 6
+    assert report.bytes == sum(len(disk.content(path)) for path in disk.files())
+
+
+def test_an_empty_log_is_whole() -> None:
+    assert open_log(SimulatedDisk().storage()).verify().is_whole
+
+
+def test_damage_is_reported_with_batch_file_and_byte() -> None:
+    disk, log, _ = filled()
+    disk.flip(segment_file(2), 50, 0)
+    disk.truncate(segment_file(4), 60)
+    damaged, cut = log.verify().problems
+    assert (damaged.trouble, damaged.batch, damaged.path) == ("damaged", 2, segment_file(2))
+    assert "does not match" in damaged.what
+    assert "byte 48" in damaged.what
+    assert (cut.trouble, cut.batch) == ("damaged", 4)
+    assert "cut short" in cut.what
+
+
+def test_damage_inside_a_pack_is_reported_for_its_batch_alone() -> None:
+    disk, log, _ = filled()
+    start = 16 + sum(len(disk.content(segment_file(batch))) for batch in range(2))
+    log.merge(4)
+    (pack,) = (path for path in disk.files() if path.endswith(".pack"))
+    disk.flip(pack, start + 60, 0)
+    (problem,) = log.verify().problems
+    assert (problem.trouble, problem.batch, problem.path) == ("damaged", 2, pack)
+    assert f"byte {start + 48}" in problem.what
+
+
+def test_damage_that_came_after_the_pack_was_read_is_found_too() -> None:
+    disk, log, _ = filled()
+    log.merge(4)
+    assert log.read(2).batch == 2
+    (pack,) = (path for path in disk.files() if path.endswith(".pack"))
+    disk.flip(pack, len(disk.content(pack)) - 30, 0)
+    assert not log.verify().is_whole
+
+
+def test_a_gap_is_reported() -> None:
+    disk, log, _ = filled()
+    disk.storage().delete(segment_file(2))
+    (problem,) = log.verify().problems
+    assert (problem.trouble, problem.batch) == ("missing", 2)
+
+
+def test_a_trimmed_log_is_whole() -> None:
+    _, log, _ = filled()
+    log.trim(3)
+    assert log.verify().is_whole
+
+
+def test_a_segment_that_follows_another_one_is_reported() -> None:
+    disk, log, links = filled(3)
+    disk.storage().delete(segment_file(1))
+    append(log, 1, links[0], count=7)
+    (problem,) = log.verify().problems
+    assert (problem.trouble, problem.batch) == ("unlinked", 2)
+
+
+def test_a_segment_of_another_log_is_reported_as_foreign() -> None:
+    disk, log, links = filled(3)
+    append(open_log(disk.storage(), log_id=OTHER_ID), 3, links[2])
+    (problem,) = log.verify().problems
+    assert (problem.trouble, problem.batch) == ("foreign", 3)
+    assert "log_id" in problem.what
+
+
+def test_a_later_version_is_reported_as_foreign() -> None:
+    disk, log, _ = filled(2)
+    data = bytearray(disk.content(segment_file(1)))
+    data[4] = 9
+    data[44:48] = struct.pack("<I", crc32(data[:44]))
+    disk.storage().delete(segment_file(1))
+    disk.storage().publish(segment_file(1), [bytes(data)])
+    (problem,) = log.verify().problems
+    assert problem.trouble == "foreign"
+    assert "version 9" in problem.what
+
+
+def test_two_different_segments_of_one_batch_are_reported() -> None:
+    disk, log, _ = filled()
+    log.merge(4)
+    elsewhere = SimulatedDisk()
+    fill(open_log(elsewhere.storage()), 2)
+    other = append(open_log(elsewhere.storage()), 2, SegmentLink(1, 77), count=9)
+    disk.storage().publish(segment_file(2), [elsewhere.content(segment_file(2))])
+    (problem,) = log.verify().problems
+    assert other.created
+    assert (problem.trouble, problem.batch) == ("ambiguous", 2)

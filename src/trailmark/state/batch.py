@@ -1,0 +1,98 @@
+"""The windows that one batch meets, with their states side by side for the aggregate functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trailmark.kernel.library import NEED_WINDOWS, Local, address, kernel, reference
+from trailmark.kernel.scratch import scratch
+from trailmark.state.table import StateTable
+
+
+class BatchWindows:
+    """Numbers windows in the order the batch meets them and holds their states until the end.
+
+    One batch at a time: the next one of this thread uses the same memory.
+    """
+
+    def __init__(self, table: StateTable, fresh: npt.NDArray[Any], capacity: int) -> None:
+        self._table = table
+        self._fresh = fresh
+        self._capacity = max(64, capacity)
+        self._slot = scratch("slots", self._capacity, np.int64)
+        self._is_prior = scratch("is prior", self._capacity, np.uint8)
+        self._is_closed = scratch("is closed", self._capacity, np.uint8)
+        self.local = Local(count=0)
+        self._point()
+        self._states = scratch("states", self._capacity, table.layout.state)
+        self._loaded = 0
+
+    def _point(self) -> None:
+        self.local.slot = address(self._slot)
+        self.local.is_prior = address(self._is_prior)
+        self.local.is_closed = address(self._is_closed)
+        self.local.capacity = self._capacity
+        self.structure = reference(self.local)
+
+    def make_room(self, need: int, where: str) -> None:
+        if need & NEED_WINDOWS:
+            self.grow()
+        if need & ~NEED_WINDOWS:
+            self._table.make_room(need & ~NEED_WINDOWS, where)
+
+    def grow(self) -> None:
+        self._capacity *= 2
+        self._slot = np.resize(self._slot, self._capacity)
+        self._is_prior = np.resize(self._is_prior, self._capacity)
+        self._is_closed = np.resize(self._is_closed, self._capacity)
+        self._point()
+
+    @property
+    def count(self) -> int:
+        return int(self.local.count)
+
+    @property
+    def slot(self) -> npt.NDArray[np.int64]:
+        return self._slot[: self.count]
+
+    @property
+    def is_prior(self) -> npt.NDArray[np.bool_]:
+        return self._is_prior[: self.count].view(np.bool_)
+
+    @property
+    def is_closed(self) -> npt.NDArray[np.bool_]:
+        return self._is_closed[: self.count].view(np.bool_)
+
+    def states(self) -> npt.NDArray[Any]:
+        """States of all windows met so far, loaded from the table or fresh."""
+        if len(self._states) < self.count:
+            grown = np.empty(self._capacity, dtype=self._states.dtype)
+            grown[: self._loaded] = self._states[: self._loaded]
+            self._states = grown
+        if self._loaded < self.count:
+            kernel.tm_load_states(
+                self._table.structure,
+                self.structure,
+                self._loaded,
+                address(self._fresh),
+                address(self._states),
+            )
+            self._loaded = self.count
+        return self._states[: self.count]
+
+    def states_of(self, which: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """States of some of the windows, by their numbers."""
+        states = self.states()
+        chosen = np.empty(len(which), dtype=states.dtype)
+        size = states.dtype.itemsize
+        kernel.tm_pick_rows(address(states), size, address(which), len(which), address(chosen))
+        return chosen
+
+    def store(self) -> None:
+        """Writes the states of open windows back and frees the slots of closed ones."""
+        states = self.states()
+        kernel.tm_store_states(self._table.structure, self.structure, address(states))
+        kernel.tm_release_closed(self._table.structure, self.structure)

@@ -1,0 +1,182 @@
+"""Aggregate functions as a user names them: values without behaviour.
+
+:mod:`trailmark.windows.builtin` and :mod:`trailmark.windows.userdefined` carry them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from trailmark.errors import SettingError
+
+Overflow = Literal["error", "null"]
+State = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A built-in function over one column (``None``: over tuples)."""
+
+    name: str
+    column: str | None
+    overflow: Overflow = "error"
+    skip_nulls: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return () if self.column is None else (self.column,)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "function": self.name,
+            "column": self.column,
+            "overflow": self.overflow,
+            "skip_nulls": self.skip_nulls,
+        }
+
+
+def _checked(name: str, column: str, overflow: Overflow = "error") -> Function:
+    if overflow not in ("error", "null"):
+        raise SettingError(
+            f"overflow must be 'error' or 'null', got {overflow!r}.", where=f"{name}(overflow=...)"
+        )
+    return Function(name, column, overflow=overflow)
+
+
+def count(column: str | None = None) -> Function:
+    """Number of tuples, or of tuples where the column is not null."""
+    return Function("count", column)
+
+
+def sum(column: str, *, overflow: Overflow = "error") -> Function:
+    """Sum of the values that are not null; null if there are none.
+
+    Integers add up to a 64-bit integer, floats to a double, ``decimal(p, s)`` to
+    ``decimal(p + 10, s)``, as in Spark SQL. The running sum has 128 bits; a result that does not
+    fit its type raises :class:`~trailmark.errors.ValueOverflow`, or is null if
+    ``overflow="null"``.
+    """
+    return _checked("sum", column, overflow)
+
+
+def avg(column: str, *, overflow: Overflow = "error") -> Function:
+    """Mean of the values that are not null: a double, or ``decimal(p + 4, s + 4)`` of decimals."""
+    return _checked("avg", column, overflow)
+
+
+def min(column: str) -> Function:
+    """Least value that is not null; NaN counts as greater than any number."""
+    return Function("min", column)
+
+
+def max(column: str) -> Function:
+    """Greatest value that is not null; NaN counts as greater than any number."""
+    return Function("max", column)
+
+
+def stddev(column: str) -> Function:
+    """Sample standard deviation; null for fewer than two values."""
+    return Function("stddev", column)
+
+
+def variance(column: str) -> Function:
+    """Sample variance; null for fewer than two values."""
+    return Function("variance", column)
+
+
+def first(column: str, *, ignore_nulls: bool = False) -> Function:
+    """Value of the window's first tuple, or its first value that is not null."""
+    return Function("first", column, skip_nulls=ignore_nulls)
+
+
+def last(column: str, *, ignore_nulls: bool = False) -> Function:
+    """Value of the window's last tuple, or its last value that is not null."""
+    return Function("last", column, skip_nulls=ignore_nulls)
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function of your own, over whole batches of windows at once.
+
+    The state is a dictionary of NumPy arrays, one entry per window, of the types in ``state``.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns it reads.
+    state
+        Names and types of its state: fixed width, without nulls (``fixed_size_binary`` for bytes of
+        your own).
+    result_type
+        Type of its result.
+    init
+        ``init(n)`` returns the states of ``n`` empty windows.
+    update
+        ``update(state, window, *columns)`` returns the states after adding tuples: ``columns`` are
+        Arrow arrays, ``window[i]`` is the number of the window that tuple ``i`` goes to.
+    merge
+        ``merge(earlier, later)`` returns the states of windows that took first the tuples of
+        ``earlier``, then those of ``later``.
+    result
+        ``result(state)`` returns an Arrow array of ``result_type``, one value per window.
+    version
+        Change it when the state changes its meaning: a log of another version is refused.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> def update(state, window, price):
+    ...     np.maximum.at(state["top"], window, price.to_numpy(zero_copy_only=False))
+    ...     return state
+    >>> highest = UserFunction(
+    ...     columns=["price"],
+    ...     state=pa.schema([("top", pa.float64())]),
+    ...     result_type=pa.float64(),
+    ...     init=lambda n: {"top": np.full(n, -np.inf)},
+    ...     update=update,
+    ...     merge=lambda a, b: {"top": np.maximum(a["top"], b["top"])},
+    ...     result=lambda state: pa.array(state["top"]),
+    ... )
+    """
+
+    columns: Sequence[str]
+    state: pa.Schema
+    result_type: pa.DataType
+    init: Callable[[int], Mapping[str, npt.NDArray[Any]]]
+    update: Callable[..., Mapping[str, npt.NDArray[Any]]]
+    merge: Callable[[State, State], Mapping[str, npt.NDArray[Any]]]
+    result: Callable[[State], pa.Array]
+    name: str = "user"
+    version: int = 1
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "function": f"user:{self.name}",
+            "columns": list(self.columns),
+            "state": [[field.name, str(field.type)] for field in self.state],
+            "result": str(self.result_type),
+            "version": self.version,
+        }
+
+
+AnyFunction = Function | UserFunction
+
+__all__ = [
+    "AnyFunction",
+    "Function",
+    "UserFunction",
+    "avg",
+    "count",
+    "first",
+    "last",
+    "max",
+    "min",
+    "stddev",
+    "sum",
+    "variance",
+]

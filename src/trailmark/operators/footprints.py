@@ -1,0 +1,165 @@
+"""Footprints as Arrow rows: the identity, the age, and the state of a window, column by column."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trailmark.errors import SchemaChanged
+from trailmark.kernel.columns import arrow_fixed, arrow_narrow, plain, single, view
+from trailmark.kernel.library import Bytes, Local, address, kernel, reference
+from trailmark.operators.protocol import FILL, FOOTPRINT, KIND, OPENED, START
+from trailmark.records import FootprintKind
+from trailmark.state.table import Slots, StateTable, TableLayout
+from trailmark.windows.bound import BoundFunction, StateField, states_structure
+from trailmark.windows.builtin import read_text
+
+
+class FootprintFormat:
+    """Turns slots into rows and rows back into slots."""
+
+    def __init__(
+        self, layout: TableLayout, functions: Sequence[BoundFunction], has_fill: bool
+    ) -> None:
+        self._layout = layout
+        self._functions = functions
+        self._has_fill = has_fill
+        fields = [pa.field(f.name, f.kind) for f in layout.keys.fields]
+        fields += [pa.field(START, pa.int64())] if layout.has_start else []
+        fields += [pa.field(KIND, pa.int8()), pa.field(OPENED, pa.int64())]
+        fields += [pa.field(FILL, pa.int64())] if has_fill else []
+        fields += [pa.field(_column(f, item), item.kind) for f, item in self._logged()]
+        self.schema = pa.schema(fields)
+
+    def _logged(self) -> list[tuple[BoundFunction, StateField]]:
+        return [
+            (function, item)
+            for function in self._functions
+            for item in function.fields
+            if not pa.types.is_null(item.kind)
+        ]
+
+    def encode(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
+        rows = table.read(slots)
+        arrays = table.read_keys(slots, rows)
+        if rows.starts is not None:
+            arrays.append(arrow_narrow(rows.starts))
+        kinds = np.full(len(slots), FootprintKind.CHECK, dtype=np.int8)
+        kinds[:opened] = FootprintKind.OPEN
+        arrays.append(arrow_fixed(kinds, pa.int8()))
+        arrays.append(arrow_narrow(rows.opened))
+        if self._has_fill:
+            arrays.append(arrow_narrow(rows.fill))
+        states = rows.states
+        assert states is not None
+        source = Bytes(None, None, table.heap_address)
+        for function, item in self._logged():
+            if item.is_text:
+                has_value = states[function.name]["seen"] == 1
+                arrays.append(read_text(states, function.at, source, has_value))
+            else:
+                arrays.append(_logged_column(states, function, item))
+        return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
+
+    def widen(self, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        """Footprints with the full types of the state, however narrow they were logged."""
+        missing = [name for name in self.schema.names if name not in rows.schema.names]
+        if missing:
+            raise SchemaChanged(
+                f"The logged footprints lack {missing}.",
+                where=where,
+                fix="Use the functions the log was written with, or a new path.",
+            )
+        arrays = [_widen(single(rows.column(f.name)), f.type) for f in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def decode(self, table: StateTable, rows: pa.RecordBatch, where: str) -> None:
+        """Puts footprints into the table; they come with the batch of each."""
+        if not rows.num_rows:
+            return
+        footprints = whole_numbers(rows, FOOTPRINT)
+        rows = self.widen(rows, where)
+        states = np.zeros(rows.num_rows, dtype=self._layout.state)
+        for function, item in self._logged():
+            column = rows.column(_column(function, item))
+            if item.is_text:
+                self._load_text(table, states, function, column)
+            else:
+                states[function.name][item.name] = _numpy(column, item)
+        table.insert(
+            table.encode_keys(rows),
+            starts=whole_numbers(rows, START) if self._layout.has_start else None,
+            opened=whole_numbers(rows, OPENED),
+            footprints=footprints,
+            fills=whole_numbers(rows, FILL) if self._has_fill else None,
+            states=states,
+            where=where,
+        )
+
+    def _load_text(
+        self, table: StateTable, states: npt.NDArray[Any], function: BoundFunction, column: pa.Array
+    ) -> None:
+        """Points the states at the strings of the footprints, then moves these into the heap."""
+        count = len(column)
+        text = view(plain(column))
+        offsets = _offsets(text.offsets, count)
+        mine = states[function.name]
+        mine["place"] = offsets[:-1]
+        mine["length"] = np.diff(offsets)
+        mine["in_batch"] = 1
+        zeros = np.zeros(count, dtype=np.uint8)
+        local = Local(None, address(zeros), address(zeros), count, count)
+        area = reference(states_structure(states, function.at))
+        table.reserve_heap(kernel.tm_blobs_need(area, reference(local)))
+        source = Bytes(text.offsets, text.data, table.heap_address)
+        kernel.tm_store_blobs(table.structure, area, reference(local), reference(source))
+
+
+def _column(function: BoundFunction, item: StateField) -> str:
+    return f"{function.name}.{'value' if item.is_text else item.name}"
+
+
+def whole_numbers(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
+    """A column of whole numbers, however narrow it was logged."""
+    column = single(rows.column(name)).to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(column, dtype=np.int64)
+
+
+def _offsets(where: int | None, count: int) -> npt.NDArray[np.int32]:
+    assert where is not None
+    return np.ctypeslib.as_array((ctypes.c_int32 * (count + 1)).from_address(where))
+
+
+def _logged_column(states: npt.NDArray[Any], function: BoundFunction, item: StateField) -> pa.Array:
+    """Whole numbers are logged as narrow as they are: most states are small."""
+    is_wide = pa.types.is_decimal128(item.kind)
+    if is_wide or pa.types.is_int64(item.kind):
+        values = np.empty(len(states), dtype=np.int64)
+        ends = np.zeros(2, dtype=np.int64)
+        extract = kernel.tm_field_i128 if is_wide else kernel.tm_field_i64
+        area = reference(states_structure(states, function.at + item.at))
+        is_narrow = extract(area, len(states), address(values), address(ends))
+        if is_narrow or not is_wide:
+            return arrow_narrow(values, (int(ends[0]), int(ends[1])))
+    return arrow_fixed(states[function.name][item.name].copy(), item.kind)
+
+
+def _widen(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind or not pa.types.is_integer(column.type):
+        return column
+    if not pa.types.is_decimal128(kind):
+        return column.cast(kind)
+    low = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return arrow_fixed(np.stack([low, low >> 63], axis=1), kind)
+
+
+def _numpy(column: pa.Array, item: StateField) -> npt.NDArray[Any]:
+    kind = np.dtype(item.dtype)
+    width = column.type.bit_width // 8
+    data = np.frombuffer(column.buffers()[1], np.uint8, width * len(column), width * column.offset)
+    return data.reshape(len(column), -1) if kind.subdtype is not None else data.view(kind)

@@ -1,0 +1,266 @@
+"""What the oracle computes over the tuples of one window: Spark SQL's rules, spelled out."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tests.support.userfunctions import PLAIN
+from trailmark.errors import ValueOverflow
+from trailmark.windows.functions import AnyFunction, Function, UserFunction
+
+_T = pa.types
+_MOST_DIGITS = 38
+
+
+class Fold(Protocol):
+    """A function at work on one window."""
+
+    def add(self, row: dict[str, Any]) -> None: ...
+
+    def state(self) -> dict[str, Any]:
+        """The state as a footprint shows it; decimals in units of their last digit."""
+
+    def result(self) -> Any: ...
+
+
+def make_fold(call: AnyFunction, schema: pa.Schema) -> Fold:
+    if isinstance(call, UserFunction):
+        fold: Fold = PLAIN[call.name](*call.columns)
+        return fold
+    if call.name == "count":
+        return Count(call.column)
+    assert call.column is not None
+    kind = schema.field(call.column).type
+    if call.name in ("stddev", "variance"):
+        return Moments(call)
+    if call.name in ("sum", "avg"):
+        if _T.is_decimal(kind):
+            return DecimalSum(call, kind)
+        return FloatSum(call) if _T.is_floating(kind) else IntegerSum(call)
+    return Held(call, kind)
+
+
+def result_type(call: AnyFunction, schema: pa.Schema) -> str:
+    if isinstance(call, UserFunction):
+        return str(call.result_type)
+    if call.name == "count":
+        return "int64"
+    if call.name in ("stddev", "variance"):
+        return "double"
+    kind = schema.field(call.column).type
+    if call.name in ("min", "max", "first", "last"):
+        return str(kind)
+    if _T.is_decimal(kind):
+        precision, scale = _decimal_result(call, kind)
+        return f"decimal128({precision}, {scale})"
+    return "double" if call.name == "avg" or _T.is_floating(kind) else "int64"
+
+
+class Count:
+    def __init__(self, column: str | None) -> None:
+        self._column = column
+        self._count = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        if self._column is None or row[self._column] is not None:
+            self._count += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"count": self._count}
+
+    def result(self) -> int:
+        return self._count
+
+
+class IntegerSum:
+    def __init__(self, call: Function) -> None:
+        self._call = call
+        self._sum = 0
+        self._count = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._call.columns[0]]
+        if value is not None:
+            self._sum += value
+            self._count += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"sum": self._sum, "count": self._count}
+
+    def result(self) -> int | float | None:
+        if self._count == 0:
+            return None
+        if self._call.name == "avg":
+            return float(self._sum) / float(self._count)
+        if -(2**63) <= self._sum < 2**63:
+            return self._sum
+        _check_overflow(self._call)
+        return None
+
+
+class FloatSum:
+    def __init__(self, call: Function) -> None:
+        self._call = call
+        self._sum = 0.0
+        self._count = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._call.columns[0]]
+        if value is not None:
+            self._sum += value
+            self._count += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"sum": self._sum, "count": self._count}
+
+    def result(self) -> float | None:
+        if self._count == 0:
+            return None
+        return self._sum / float(self._count) if self._call.name == "avg" else self._sum
+
+
+class DecimalSum:
+    """Counts in units of the last digit. A running sum of more than 38 digits is lost for good."""
+
+    def __init__(self, call: Function, kind: pa.DataType) -> None:
+        self._call = call
+        self._scale = kind.scale
+        self._precision, self._result_scale = _decimal_result(call, kind)
+        self._sum = 0
+        self._count = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._call.columns[0]]
+        if value is None or self._count < 0:
+            return
+        self._sum += unscaled(value, self._scale)
+        self._count += 1
+        if abs(self._sum) >= 10**_MOST_DIGITS:
+            self._sum, self._count = 0, -1
+
+    def state(self) -> dict[str, Any]:
+        return {"sum": self._sum, "count": self._count}
+
+    def result(self) -> Decimal | None:
+        if self._count == 0:
+            return None
+        if self._count < 0:
+            _check_overflow(self._call)
+            return None
+        units = abs(self._sum)
+        if self._call.name == "avg":
+            units *= 10 ** (self._result_scale - self._scale)
+            units = (2 * units + self._count) // (2 * self._count)
+        if units >= 10**self._precision:
+            _check_overflow(self._call)
+            return None
+        return scaled(-units if self._sum < 0 else units, self._result_scale)
+
+
+class Moments:
+    """Welford's method, in the order of its published form."""
+
+    def __init__(self, call: Function) -> None:
+        self._call = call
+        self._count = 0
+        self._mean = 0.0
+        self._m2 = 0.0
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._call.columns[0]]
+        if value is None:
+            return
+        self._count += 1
+        delta = float(value) - self._mean
+        part = delta / float(self._count)
+        self._mean += part
+        self._m2 += delta * (delta - part)
+
+    def state(self) -> dict[str, Any]:
+        return {"count": self._count, "mean": self._mean, "m2": self._m2}
+
+    def result(self) -> float | None:
+        if self._count < 2:
+            return None
+        variance = self._m2 / float(self._count - 1)
+        return math.sqrt(variance) if self._call.name == "stddev" else variance
+
+
+class Held:
+    """Min, max, first, last: one of the values. ``seen`` is 0 for none, 1 a value, 2 a null."""
+
+    def __init__(self, call: Function, kind: pa.DataType) -> None:
+        self._call = call
+        self._kind = kind
+        self._value: Any = None
+        self._seen = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._call.columns[0]]
+        if self._call.name in ("min", "max"):
+            takes = value is not None and (self._seen == 0 or self._is_beyond(value))
+        else:
+            is_skipped = value is None and self._call.skip_nulls
+            takes = not is_skipped and (self._seen == 0 or self._call.name == "last")
+        if takes:
+            self._value = value
+            self._seen = 2 if value is None else 1
+
+    def _is_beyond(self, value: Any) -> bool:
+        if self._call.name == "max":
+            return is_less(self._value, value)
+        return is_less(value, self._value)
+
+    def state(self) -> dict[str, Any]:
+        return {"value": self._stored(), "seen": self._seen}
+
+    def _stored(self) -> Any:
+        if _T.is_string(self._kind) or _T.is_large_string(self._kind):
+            return self._value
+        if _T.is_decimal(self._kind):
+            return 0 if self._value is None else unscaled(self._value, self._kind.scale)
+        if _T.is_floating(self._kind):
+            return 0.0 if self._value is None else self._value
+        return 0 if self._value is None else int(self._value)
+
+    def result(self) -> Any:
+        return self._value
+
+
+def is_less(a: Any, b: Any) -> bool:
+    """Spark's order: NaN after every number, strings by their bytes."""
+    if isinstance(a, str):
+        return a.encode() < str(b).encode()
+    if isinstance(a, float) and (math.isnan(a) or math.isnan(b)):
+        return not math.isnan(a)
+    return bool(a < b)
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """The value in units of its last digit; decimal's own arithmetic would round to 28 digits."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    shift = exponent + scale
+    whole = int("".join(map(str, digits)) + "0" * shift)
+    assert shift >= 0, "a value has no more digits than its column"
+    return -whole if sign else whole
+
+
+def scaled(units: int, scale: int) -> Decimal:
+    digits = tuple(int(digit) for digit in str(abs(units)))
+    return Decimal((int(units < 0), digits, -scale))
+
+
+def _decimal_result(call: Function, kind: pa.DataType) -> tuple[int, int]:
+    if call.name == "sum":
+        return min(_MOST_DIGITS, kind.precision + 10), kind.scale
+    return min(_MOST_DIGITS, kind.precision + 4), min(_MOST_DIGITS, kind.scale + 4)
+
+
+def _check_overflow(call: Function) -> None:
+    if call.overflow == "error":
+        raise ValueOverflow(f"{call.name} of {call.column!r} does not fit.")

@@ -1,0 +1,102 @@
+"""The ledger: running totals at the end of each batch since the oldest footprint.
+
+It answers in constant time how many records and tuples lie between a batch and now. It lives in the
+same memory as the table, so that the next process to work on the bucket finds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trailmark.state.memory import PAGE, Memory
+
+# Three numbers at the start: the oldest batch, how many unused rows precede it, how many follow.
+_FIRST, _SKIP, _COUNT = range(3)
+# Then three numbers per batch: records, inputs, needs.
+_WIDTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Records written and tuples taken since the log began, up to the end of a batch."""
+
+    records: int
+    inputs: int
+    needs: int
+
+
+class Ledger:
+    """Rows for consecutive batches, oldest first."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._region = memory.region("ledger", PAGE)
+        self._map()
+
+    def _map(self) -> None:
+        numbers = self._region.view("<i8", self._region.size // 8)
+        self._head = numbers[:_WIDTH]
+        room = len(numbers) // _WIDTH * _WIDTH
+        self._all = numbers[_WIDTH:room].reshape(-1, _WIDTH)
+
+    @property
+    def _rows(self) -> npt.NDArray[np.int64]:
+        _, skip, count = self._head.tolist()
+        return self._all[skip : skip + count]
+
+    def __len__(self) -> int:
+        return int(self._head[_COUNT])
+
+    @property
+    def first(self) -> int:
+        """The oldest batch it knows."""
+        return int(self._head[_FIRST])
+
+    def start(self, batch: int, totals: Totals) -> None:
+        """Begins anew with one batch."""
+        self._head[:] = (batch, 0, 0)
+        self._put(totals)
+
+    def append(self, batch: int, totals: Totals) -> None:
+        """Adds the batch that follows the newest."""
+        assert batch == self.first + len(self), "batches follow one another"
+        self._put(totals)
+
+    def _put(self, totals: Totals) -> None:
+        end = int(self._head[_SKIP]) + len(self)
+        if end == len(self._all):
+            self._region.grow(self._region.size * 3 // 2)
+            self._map()
+        self._all[end] = (totals.records, totals.inputs, totals.needs)
+        self._head[_COUNT] += 1
+
+    def at(self, batch: int) -> Totals | None:
+        """Totals at the end of a batch; None if it is older than the ledger."""
+        number = batch - self.first
+        return None if number < 0 else Totals(*self._rows[number].tolist())
+
+    def first_batch_within(self, now: Totals, records: int | None, inputs: int | None) -> int:
+        """The oldest batch that leaves at most so many records (those of the batch included) and
+        input tuples (those of the batch excluded) up to ``now``. None stands for no limit."""
+        rows = self._rows
+        oldest = first = self.first
+        if records is not None:
+            before = int(np.searchsorted(rows[:, 0], now.records - records))
+            oldest = max(oldest, first + before + 1)
+        if inputs is not None:
+            reached = int(np.searchsorted(rows[:, 1], now.inputs - inputs))
+            oldest = max(oldest, first + reached)
+        return min(oldest, first + len(rows))
+
+    def forget_before(self, batch: int) -> None:
+        """Drops what is older than a batch; moves the rest only when most space is unused."""
+        drop = min(max(0, batch - self.first), len(self) - 1)
+        if drop <= 0:
+            return
+        self._head += (drop, drop, -drop)
+        if self._head[_SKIP] > 2 * len(self) + 256:
+            rows = self._rows.copy()
+            self._head[_SKIP] = 0
+            self._all[: len(rows)] = rows

@@ -1,0 +1,10 @@
+"""Recovery: `plan` finds out what has to be read, as a value one can print; `restore` does it.
+
+Nothing is emitted and nothing is guessed: what cannot be rebuilt exactly is refused with a named
+error.
+"""
+
+from trailmark.recovery.plan import RecoveryPlan, Skipped, plan_recovery
+from trailmark.recovery.restore import RecoveryReport, batch_input, restore
+
+__all__ = ["RecoveryPlan", "RecoveryReport", "Skipped", "batch_input", "plan_recovery", "restore"]

@@ -1,0 +1,220 @@
+"""The plan: what a recovery will read, load and replay, found by reading the output log backward.
+
+The newest footer says how many windows are open. Going back from it, the first footprint met of a
+window is its newest; a result met first means that the window has closed. When there are as many
+footprints as open windows, the walk ends, and the oldest footprint says where replay begins.
+
+A segment that cannot be read may have closed and opened windows, so nothing newer can be trusted
+without it: the state is then rebuilt for the batch before it, and the batches since are processed
+anew from the input log, without emitting anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from trailmark.checkpoint.account import Account, empty_account
+from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
+from trailmark.kernel.columns import contiguous
+from trailmark.log import Footer, Segment, StreamLog, Unreadable
+from trailmark.operators.protocol import FOOTPRINT, Operator
+from trailmark.records import FrameKind
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A segment the plan goes around, and why."""
+
+    batch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """How the state at the end of batch ``target`` is rebuilt.
+
+    Attributes
+    ----------
+    base
+        The batch whose end is rebuilt from footprints; later ones are processed anew.
+    oldest
+        T: batch of the oldest footprint; ``base`` if no window is open.
+    open_windows
+        Windows open at the end of ``base``: as many footprints are loaded.
+    segments_read, records_read
+        Size of the extent that was read.
+    replay_tuples
+        Input tuples to read again.
+    skipped
+        Damaged or missing output segments, newest first.
+    footprints
+        What is loaded: for each segment that has any, oldest first.
+    """
+
+    target: int
+    base: int
+    oldest: int
+    open_windows: int
+    segments_read: int
+    records_read: int
+    replay_tuples: int
+    skipped: tuple[Skipped, ...] = ()
+    accounts: dict[int, Account] = field(default_factory=dict, repr=False, compare=False)
+    footprints: tuple[pa.Table, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def replay_from(self) -> int:
+        """First batch of input that is read."""
+        return self.oldest + 1
+
+    def __str__(self) -> str:
+        lines = [
+            f"recover to the end of batch {self.target}",
+            f"  read     {self.segments_read} output segments, {self.records_read:,} records",
+            f"  load     {self.open_windows:,} footprints (oldest from batch {self.oldest})",
+        ]
+        if self.replay_from > self.target:
+            lines.append("  replay   nothing")
+        else:
+            lines.append(
+                f"  replay   {self.replay_tuples:,} tuples of batches {self.replay_from} to "
+                f"{self.target}"
+            )
+        if self.base < self.target:
+            lines.append(
+                f"  process  batches {self.base + 1} to {self.target} anew, emitting nothing"
+            )
+        lines += [f"  skipped  batch {s.batch}: {s.why}" for s in self.skipped]
+        return "\n".join(lines)
+
+
+def plan_recovery(
+    operator: Operator, output: StreamLog, inputs: StreamLog, target: int, first_batch: int
+) -> RecoveryPlan:
+    """Finds how to rebuild the state at the end of batch ``target``. Changes nothing."""
+    skipped: list[Skipped] = []
+    walks: list[_Walk] = []
+    base = target
+    while base >= first_batch:
+        walk = _Walk(operator, base)
+        walks.append(walk)
+        retry_at = walk.run(output, skipped)
+        if retry_at is None:
+            break
+        # Before the oldest output there is nothing to begin from but the beginning.
+        base = retry_at if 0 <= output.oldest() <= retry_at else first_batch - 1
+    if base < first_batch:
+        walk = _Walk(operator, base)
+        walk.account = empty_account(first_batch)
+    accounts = {batch: account for w in walks for batch, account in w.accounts.items()}
+    assert walk.account is not None
+    oldest = base if walk.account.oldest is None else walk.account.oldest
+    return RecoveryPlan(
+        target=target,
+        base=base,
+        oldest=oldest,
+        open_windows=walk.account.open_windows,
+        segments_read=sum(w.segments for w in walks),
+        records_read=sum(w.records for w in walks),
+        replay_tuples=_tuples_to_replay(inputs, oldest + 1, target, skipped),
+        skipped=tuple(skipped),
+        accounts=accounts,
+        footprints=tuple(reversed(walk.taken)),
+    )
+
+
+def records_of(footer: Footer) -> int:
+    """Records of an output segment: what a recovery reads. Late rows are not for it."""
+    return sum(count for kind, count in footer.rows.items() if kind is not FrameKind.LATE)
+
+
+class _Walk:
+    """One reading of the output log, backward from ``base``."""
+
+    def __init__(self, operator: Operator, base: int) -> None:
+        self._operator = operator
+        self._base = base
+        self._seen = operator.identity_set()
+        self.taken: list[pa.Table] = []
+        self.account: Account | None = None
+        self.accounts: dict[int, Account] = {}
+        self.segments = 0
+        self.records = 0
+        self.found = 0
+
+    def run(self, output: StreamLog, skipped: list[Skipped]) -> int | None:
+        """Collects footprints; returns the batch to start from instead, if this one cannot be."""
+        for segment in output.read_backward(self._base):
+            if isinstance(segment, Unreadable):
+                skipped.append(Skipped(segment.batch, segment.error.what))
+                return segment.batch - 1
+            account = Account.from_attributes(segment.footer.attributes)
+            self.accounts[segment.batch] = account
+            if self.account is None:
+                if account.base < self._base:
+                    return account.base
+                self.account = account
+            if self.found == self.account.open_windows:
+                return None
+            try:
+                self._read(segment)
+            except DamagedSegment as error:
+                skipped.append(Skipped(segment.batch, error.what))
+                return segment.batch - 1
+            if self.found == self.account.open_windows:
+                return None
+        assert self.account is not None
+        missing = min(self.accounts) - 1
+        why = (
+            f"The output log begins after it, and has footprints of {self.found:,} of "
+            f"{self.account.open_windows:,} open windows."
+        )
+        skipped.append(Skipped(missing, why))
+        return missing - 1
+
+    def _read(self, segment: Segment) -> None:
+        """Within a batch footprints are newer than results: they describe its end."""
+        self.segments += 1
+        self.records += records_of(segment.footer)
+        footprints = segment.table(FrameKind.FOOTPRINTS)
+        if footprints is not None and footprints.num_rows:
+            self._take(footprints, segment.batch)
+        assert self.account is not None
+        if self.found == self.account.open_windows:
+            return
+        closed = segment.table(FrameKind.CLOSED)
+        if closed is None:
+            closed = segment.table(FrameKind.RESULTS)
+        if closed is not None and closed.num_rows:
+            self._operator.identity(contiguous(closed), self._seen)
+
+    def _take(self, footprints: pa.Table, batch: int) -> None:
+        is_new = self._operator.identity(contiguous(footprints), self._seen)
+        count = int(is_new.sum())
+        if not count:
+            return
+        kept = footprints if count == footprints.num_rows else footprints.filter(pa.array(is_new))
+        ages = pa.repeat(pa.scalar(batch, pa.int64()), count)
+        self.taken.append(kept.append_column(FOOTPRINT, ages))
+        self.found += count
+
+
+def _tuples_to_replay(inputs: StreamLog, first: int, last: int, skipped: Sequence[Skipped]) -> int:
+    """Checks that all input is there, and counts it."""
+    tuples = 0
+    for batch in range(first, last + 1):
+        try:
+            footer, _ = inputs.read_footer(batch)
+        except MissingSegment as error:
+            around = "".join(f" Output batch {s.batch} could not be used: {s.why}" for s in skipped)
+            raise MissingInput(
+                f"Recovery has to replay input batches {first} to {last}, but batch {batch} is "
+                f"gone.{around}",
+                where=error.where,
+                fix="Bring the segment back from a backup, or start the query on a new path.",
+            ) from error
+        tuples += footer.fingerprint.rows
+    return tuples

@@ -1,0 +1,376 @@
+"""One bucket of an operator: takes batches in, in order, and answers with their results.
+
+A batch goes through six steps; `ingest` is the first, `operate` the others::
+
+    1  publish the input segment
+    2  open the state: the cached table, else recover
+    3  process the batch
+    4  choose footprints
+    5  publish the output segment: the commit point
+    6  hand the results out, and mark the table as the state after this batch
+
+A batch that is in the output log already is answered from there. Whoever finds at step 1 or 5 that
+somebody else has published the same batch throws its own work away and goes on from the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from trailmark.checkpoint.account import Account, next_account
+from trailmark.checkpoint.budget import Budget
+from trailmark.checkpoint.choose import Chosen, choose_footprints
+from trailmark.checkpoint.ledger import Totals
+from trailmark.checkpoint.policy import Continuous, Policy
+from trailmark.engine.logs import OperatorLogs
+from trailmark.engine.opening import StateKeeper
+from trailmark.engine.refusals import check_number, check_order, check_same_input, select_columns
+from trailmark.engine.report import BatchReport
+from trailmark.engine.state import BucketState
+from trailmark.errors import BatchGoesBackward, CacheFull
+from trailmark.kernel.columns import contiguous, fingerprint
+from trailmark.log import (
+    Appending,
+    MonotonicClock,
+    Published,
+    TimeRange,
+    TrimReport,
+    monotonic_us,
+)
+from trailmark.operators.protocol import BatchInput, Operator, Outcome
+from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, FrameKind, SegmentLink
+from trailmark.recovery import RecoveryReport, batch_input
+from trailmark.settings import Durability
+from trailmark.state.cache import StateCache
+from trailmark.state.table import StateTable
+from trailmark.windows.spec import event_times
+
+_log = logging.getLogger("trailmark")
+
+#: Input is trimmed after every so many batches, so that listing the log costs nothing per batch.
+_TRIM_EVERY = 16
+
+
+@dataclass(slots=True)
+class Ingested:
+    """A batch whose input is in the log, or on its way there."""
+
+    given: BatchInput
+    digest: Fingerprint
+    time_range: TimeRange | None
+    appending: Appending | None
+    link: SegmentLink | None
+
+    def settle(self) -> tuple[SegmentLink, bool]:
+        """Waits for the input segment; tells whether it is ours."""
+        if self.appending is None:
+            assert self.link is not None
+            return self.link, True
+        published = self.appending.result()
+        return published.link, published.created
+
+
+class Bucket:
+    """A bucket of an operator, for one process at a time.
+
+    Parameters
+    ----------
+    operator
+        What is computed.
+    logs
+        Where the operator's logs are.
+    number
+        Which bucket this is.
+    policy
+        When windows are checked again.
+    cache
+        Where tables are kept between batches for the processes of this host; None keeps them in
+        this object only.
+    now_us
+        A clock that never goes back, in microseconds; measures work, and so bounds it.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        logs: OperatorLogs,
+        number: int,
+        policy: Policy,
+        cache: StateCache | None = None,
+        now_us: MonotonicClock = monotonic_us,
+    ) -> None:
+        self.operator = operator
+        self.number = number
+        self._logs = logs
+        self._policy = policy
+        self._now_us = now_us
+        self._inputs = logs.input(number)
+        self._output = logs.output(number)
+        self._keeper = StateKeeper(operator, logs, self._inputs, self._output, cache, now_us)
+        self._has_warned = False
+        self._settled = logs.first_batch
+
+    def run(self, batch: int, rows: pa.Table | pa.RecordBatch) -> BatchReport:
+        """Takes a batch in and returns its results, once the log has them."""
+        check_number(batch, self._logs.first_batch, self._output.directory)
+        rows = select_columns(self.operator, rows, f"input of bucket {self.number}")
+        digest = fingerprint(rows)
+        if self._output.contains(batch):
+            return self._answer_from_log(batch, digest)
+        try:
+            return self.operate(self.ingest(batch, rows, digest))
+        except BatchGoesBackward:
+            if not self._output.contains(batch):
+                raise
+            return self._answer_from_log(batch, digest)  # somebody else did it since we looked
+
+    def table(self) -> StateTable | None:
+        """The open windows, if this process holds them at the moment."""
+        state = self._keeper.state
+        return None if state is None else state.table
+
+    def close(self) -> None:
+        """Lets other processes have the state."""
+        self._keeper.drop()
+        self._inputs.close()
+        self._output.close()
+
+    # 1  the input segment
+
+    def ingest(self, batch: int, rows: pa.RecordBatch, digest: Fingerprint) -> Ingested:
+        """Begins to publish the input; what is in the log already comes from there."""
+        if self._inputs.contains(batch):
+            return self._ingested_before(batch, digest)
+        watermark = self._logs.watermark(batch)
+        time_range = self._time_range(rows)
+        given = BatchInput(batch, rows, watermark.before, watermark.at)
+        appending = self._inputs.begin_append(
+            batch,
+            [(FrameKind.INPUT, rows)],
+            previous=self._input_link(batch),
+            fingerprint=digest,
+            time_range=time_range,
+            attributes={"watermark": watermark.at, "late_before": watermark.before},
+        )
+        return Ingested(given, digest, time_range, appending, None)
+
+    def _ingested_before(self, batch: int, digest: Fingerprint) -> Ingested:
+        segment = self._inputs.read(batch)
+        check_same_input(segment, digest)
+        self._inputs.settle(batch)
+        return Ingested(batch_input(segment), digest, segment.footer.time_range, None, segment.link)
+
+    def _input_link(self, batch: int) -> SegmentLink:
+        state = self._keeper.after(batch - 1)
+        if state is not None:
+            return state.inputs
+        newest = self._output.newest()
+        if newest == NO_BATCH and batch == self._logs.first_batch:
+            return START_OF_LOG
+        check_order(batch, newest, self._logs.first_batch, self._output.directory)
+        _, checksum = self._inputs.read_footer(batch - 1)
+        return SegmentLink(batch - 1, checksum)
+
+    def _time_range(self, rows: pa.RecordBatch) -> TimeRange | None:
+        if self.operator.event_time is None:
+            return None
+        times = event_times(rows.column(self.operator.event_time).drop_null())
+        return TimeRange(int(times.min()), int(times.max())) if len(times) else None
+
+    # 2 to 6
+
+    def operate(self, ingested: Ingested) -> BatchReport:
+        """Processes an ingested batch and publishes its output."""
+        try:
+            return self._operate(ingested)
+        except CacheFull as error:
+            # The cache only saves time: without room for it the bucket works in private memory.
+            _log.warning("bucket %d works without its cache: %s", self.number, error.what)
+            self._keeper.do_without_cache()
+            return self._operate(ingested)
+
+    def _operate(self, ingested: Ingested) -> BatchReport:
+        batch = ingested.given.batch
+        try:
+            state, recovery = self._keeper.open(batch)
+            state.begin_change()
+            footprint = batch if self._policy.writes_footprints else NO_BATCH
+            given = replace(ingested.given, footprint=footprint)
+            outcome = self.operator.process(state.table, given)
+            chosen, now = self._choose(state, batch, outcome, ingested.digest.rows)
+            link, is_ours = ingested.settle()
+            if not is_ours:
+                self._keeper.drop()
+                return self.operate(self._ingested_before(batch, ingested.digest))
+            account = next_account(
+                state.account,
+                state.ledger,
+                batch,
+                now,
+                oldest=state.table.oldest_footprint(),
+                open_windows=state.table.open_windows,
+                watermark=given.watermark,
+                is_reachable=chosen.is_reachable,
+            )
+            published = self._publish(state, batch, ingested, outcome, chosen, account, recovery)
+            if not published.created:
+                self._keeper.drop()
+                return self._answer_from_log(batch, ingested.digest)
+            self._commit(state, batch, account, now, published.link, link)
+        except BaseException as error:
+            self._keeper.drop(forget=isinstance(error, CacheFull))
+            raise
+        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
+            self.trim()
+        return BatchReport(
+            batch,
+            self.number,
+            self.operator.publish(outcome.results),
+            account,
+            late=None if outcome.late is None else pa.Table.from_batches([outcome.late]),
+            late_rows=outcome.late_rows,
+            late_updates=outcome.late_updates,
+            null_times=outcome.null_times,
+            footprints_opened=chosen.opened,
+            footprints_checked=chosen.checked,
+            output_bytes=published.bytes,
+            recovery=recovery,
+        )
+
+    def _choose(
+        self, state: BucketState, batch: int, outcome: Outcome, tuples: int
+    ) -> tuple[Chosen, Totals]:
+        before = state.account
+        records = before.records_total + outcome.results.num_rows
+        if outcome.closed is not None:
+            records += outcome.closed.num_rows
+        now = Totals(records, before.inputs_total + tuples, 0)
+        budget = None
+        if isinstance(self._policy, Continuous):
+            budget = Budget.from_notes(self._policy, state.budget, self._now_us)
+        chosen = choose_footprints(
+            self.operator,
+            state.table,
+            state.ledger,
+            self._policy,
+            budget,
+            batch,
+            now,
+            outcome.opened,
+        )
+        if budget is not None:
+            state.budget = budget.notes()
+        if not chosen.is_reachable and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "bucket %d: the extent cannot get below the %d windows that are open; q is less",
+                self.number,
+                state.table.open_windows,
+            )
+        return chosen, replace(now, records=now.records + chosen.opened + chosen.checked)
+
+    def _publish(
+        self,
+        state: BucketState,
+        batch: int,
+        ingested: Ingested,
+        outcome: Outcome,
+        chosen: Chosen,
+        account: Account,
+        recovery: RecoveryReport | None,
+    ) -> Published:
+        frames: list[tuple[FrameKind, pa.Table | pa.RecordBatch]] = [
+            (FrameKind.RESULTS, outcome.results)
+        ]
+        if chosen.footprints is not None:
+            frames.append((FrameKind.FOOTPRINTS, chosen.footprints))
+        if outcome.closed is not None:
+            frames.append((FrameKind.CLOSED, outcome.closed))
+        if outcome.late is not None:
+            frames.append((FrameKind.LATE, outcome.late))
+        attributes = {
+            **account.to_attributes(),
+            "policy": self._policy.describe(),
+            "late_rows": outcome.late_rows,
+            "late_updates": outcome.late_updates,
+            "null_times": outcome.null_times,
+            "footprints_opened": chosen.opened,
+            "footprints_checked": chosen.checked,
+        }
+        if recovery is not None:
+            attributes["recovery"] = recovery.describe()
+        return self._output.append(
+            batch,
+            frames,
+            previous=state.output,
+            fingerprint=ingested.digest,
+            time_range=ingested.time_range,
+            attributes=attributes,
+        )
+
+    def _commit(
+        self,
+        state: BucketState,
+        batch: int,
+        account: Account,
+        now: Totals,
+        output: SegmentLink,
+        inputs: SegmentLink,
+    ) -> None:
+        state.ledger.append(batch, replace(now, needs=account.needs))
+        state.ledger.forget_before(account.needs - 2)
+        state.batch = batch
+        state.account = account
+        state.output = output
+        state.inputs = inputs
+        state.end_change(self.operator, self._logs.log_id, self.number)
+
+    # Afterwards
+
+    def trim(self, acknowledged: int | None = None) -> list[TrimReport]:
+        """Removes input that no recovery will ask for any more.
+
+        Output is kept as long as ``acknowledged`` does not say that every consumer has the batches
+        before that one; what a recovery needs is kept all the same.
+        """
+        state = self._keeper.state
+        if state is None:
+            return []
+        keep_from = state.account.keep_from
+        self._settle_extent(keep_from - 1, state.batch)
+        # From the batch before, other buckets may have to find the watermark of this one.
+        reports = [self._inputs.trim(min(keep_from, state.batch - 1))]
+        if acknowledged is not None:
+            reports.append(self._output.trim(min(acknowledged, keep_from - 1)))
+        return reports
+
+    def _settle_extent(self, oldest: int, newest: int) -> None:
+        """What is trimmed stays away after a power failure; so must the output that replaces it."""
+        if self._output.settings.durability is Durability.SYNCED:
+            return
+        for batch in range(max(oldest, self._settled), newest + 1):
+            self._output.settle(batch)
+        self._settled = newest + 1
+
+    def _answer_from_log(self, batch: int, digest: Fingerprint) -> BatchReport:
+        segment = self._output.read(batch)
+        check_same_input(segment, digest)
+        self._output.settle(batch)
+        results = segment.table(FrameKind.RESULTS)
+        attributes = segment.footer.attributes
+        return BatchReport(
+            batch,
+            self.number,
+            self.operator.publish(contiguous(results)),
+            Account.from_attributes(attributes),
+            late=segment.table(FrameKind.LATE),
+            late_rows=attributes["late_rows"],
+            late_updates=attributes["late_updates"],
+            null_times=attributes["null_times"],
+            footprints_opened=attributes["footprints_opened"],
+            footprints_checked=attributes["footprints_checked"],
+            was_logged=True,
+        )

@@ -1,0 +1,85 @@
+"""The logs of one operator: all buckets of its input and output, and what they have in common."""
+
+from __future__ import annotations
+
+from trailmark.engine.watermark import Watermark, Watermarks
+from trailmark.log import (
+    Clock,
+    OperatorMeta,
+    Storage,
+    StreamLog,
+    create_or_open,
+    wall_clock_us,
+)
+from trailmark.operators.protocol import Operator
+from trailmark.records import Stream
+from trailmark.settings import LogSettings
+
+
+class OperatorLogs:
+    """Opens the logs below a storage, or creates them for an operator.
+
+    Parameters
+    ----------
+    storage
+        Where the logs live.
+    operator
+        What they are written by; other keys, windows or functions than before are refused.
+    buckets
+        How many parts the operator's state has; fixed when the logs are created.
+    query_id
+        Which query writes them; None opens the logs of any.
+    first_batch
+        Where the logs begin if they are created now.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        operator: Operator,
+        *,
+        buckets: int,
+        query_id: str | None = None,
+        first_batch: int = 0,
+        settings: LogSettings | None = None,
+        clock: Clock = wall_clock_us,
+    ) -> None:
+        expected = OperatorMeta(
+            operator=dict(operator.describe()),
+            input_schema=operator.input_schema,
+            result_schema=operator.result_schema,
+            buckets=buckets,
+            query_id=query_id,
+            first_batch=first_batch,
+        )
+        self.storage = storage
+        self.meta = create_or_open(storage, expected)
+        self._settings = settings
+        self._clock = clock
+        self._watermarks: Watermarks | None = None
+        if operator.event_time is not None:
+            inputs = [self.input(bucket) for bucket in range(buckets)]
+            self._watermarks = Watermarks(storage, inputs, operator.delay, self.first_batch)
+
+    @property
+    def log_id(self) -> str:
+        return str(self.meta.log_id)
+
+    @property
+    def first_batch(self) -> int:
+        return self.meta.first_batch
+
+    def input(self, bucket: int) -> StreamLog:
+        return self._log(Stream.INPUT, bucket)
+
+    def output(self, bucket: int) -> StreamLog:
+        return self._log(Stream.OUTPUT, bucket)
+
+    def _log(self, stream: Stream, bucket: int) -> StreamLog:
+        return StreamLog(
+            self.storage, stream, self.meta.log_id, bucket, self._settings, self._clock
+        )
+
+    def watermark(self, batch: int) -> Watermark:
+        """The watermark all buckets use in a batch; none without event time."""
+        return Watermark() if self._watermarks is None else self._watermarks.of(batch)

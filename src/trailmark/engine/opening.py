@@ -1,0 +1,139 @@
+"""Opens the state of a bucket before a batch: the one at hand, the cached, or a recovered one."""
+
+from __future__ import annotations
+
+from trailmark.engine.logs import OperatorLogs
+from trailmark.engine.refusals import check_order
+from trailmark.engine.state import BucketState, layout_of
+from trailmark.errors import DamagedSegment, MissingSegment
+from trailmark.log import MonotonicClock, StreamLog
+from trailmark.operators.protocol import Operator
+from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, SegmentLink
+from trailmark.recovery import RecoveryReport, plan_recovery, restore
+from trailmark.state.cache import CachedBucket, StateCache, Token
+
+
+class StateKeeper:
+    """Holds the state of one bucket for this process, as long as it is known to be whole."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        logs: OperatorLogs,
+        inputs: StreamLog,
+        output: StreamLog,
+        cache: StateCache | None,
+        now_us: MonotonicClock,
+    ) -> None:
+        self.state: BucketState | None = None
+        self._operator = operator
+        self._logs = logs
+        self._inputs = inputs
+        self._output = output
+        self._cache = cache
+        self._now_us = now_us
+        self._bucket = output.identity.bucket
+
+    def after(self, batch: int) -> BucketState | None:
+        """The state after a batch, if it is at hand."""
+        return self.state if self.state is not None and self.state.batch == batch else None
+
+    def open(self, batch: int) -> tuple[BucketState, RecoveryReport | None]:
+        """State at the end of the batch before, and what a recovery did if there was one."""
+        at_hand = self.after(batch - 1)
+        if at_hand is not None:
+            return at_hand, None
+        self.drop()
+        cached, why = None, "no cache"
+        if self._cache is not None:
+            cached = self._cache.acquire(self._logs.log_id, self._bucket)
+            why = "the cache is in use by another process"
+        if cached is not None:
+            try:
+                self.state, why = self._cached_state(cached, batch)
+            except BaseException:
+                cached.close()
+                raise
+        if self.state is not None:
+            return self.state, None
+        self.state = self._empty_state(cached)
+        newest = self._output.newest()
+        if newest == NO_BATCH and batch == self._logs.first_batch:
+            return self.state, None
+        check_order(batch, newest, self._logs.first_batch, self._output.directory)
+        return self.state, self._recover(self.state, batch - 1, why)
+
+    def drop(self, *, forget: bool = False) -> None:
+        """Lets the state go; with ``forget``, for everybody."""
+        if self.state is None:
+            return
+        if forget and self.state.cached is not None:
+            self.state.cached.clear()
+        self.state.close()
+        self.state = None
+
+    def do_without_cache(self) -> None:
+        """From now on the bucket works in private memory."""
+        self._cache = None
+
+    def _cached_state(self, cached: CachedBucket, batch: int) -> tuple[BucketState | None, str]:
+        """State that an earlier batch left in the cache; None and the reason if it cannot be."""
+        token = cached.token()
+        if token is None:
+            return None, "no whole table in the cache"
+        if not self._is_current(token, batch):
+            return None, "the cached table is another's"
+        try:
+            return BucketState.from_token(self._operator, cached, token), ""
+        except (KeyError, TypeError):  # notes that this version does not know
+            return None, "no whole table in the cache"
+
+    def _is_current(self, token: Token, batch: int) -> bool:
+        """Whether the table is the state after the segment that is in the log."""
+        if (token.log_id, token.bucket) != (self._logs.log_id, self._bucket):
+            return False
+        if token.output.batch != batch - 1 or token.layout != layout_of(self._operator):
+            return False
+        try:
+            _, checksum = self._output.read_footer(batch - 1)
+        except (DamagedSegment, MissingSegment):
+            return False
+        return checksum == token.output.checksum
+
+    def _empty_state(self, cached: CachedBucket | None) -> BucketState:
+        try:
+            return BucketState.empty(self._operator, cached, self._logs.first_batch)
+        except BaseException:
+            if cached is not None:
+                cached.clear()
+                cached.close()
+            raise
+
+    def _recover(self, state: BucketState, target: int, why: str) -> RecoveryReport:
+        started = self._now_us()
+        first = self._logs.first_batch
+        plan = plan_recovery(self._operator, self._output, self._inputs, target, first)
+        planned = self._now_us()
+        account, load_us, replay_us = restore(
+            plan,
+            self._operator,
+            state.table,
+            state.ledger,
+            self._output,
+            self._inputs,
+            first,
+            self._now_us,
+        )
+        state.batch = target
+        state.account = account
+        state.output = self._newest_output(target)
+        _, checksum = self._inputs.read_footer(target)
+        state.inputs = SegmentLink(target, checksum)
+        return RecoveryReport(why, plan, int(planned - started), load_us, replay_us)
+
+    def _newest_output(self, batch: int) -> SegmentLink:
+        try:
+            _, checksum = self._output.read_footer(batch)
+        except DamagedSegment:
+            checksum = UNKNOWN_CHECKSUM
+        return SegmentLink(batch, checksum)

@@ -1,0 +1,99 @@
+"""The state of a bucket between batches: the table, its ledger, and where the logs stand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from trailmark.checkpoint.account import Account, empty_account
+from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.operators.protocol import Operator
+from trailmark.records import START_OF_LOG, SegmentLink
+from trailmark.state.cache import CachedBucket, Token, boot_id
+from trailmark.state.memory import Memory
+from trailmark.state.table import StateTable
+
+#: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
+_TABLE_FORMAT = 1
+
+
+@dataclass(slots=True)
+class BucketState:
+    """State at the end of batch ``batch``; lives in the cache, or in private memory."""
+
+    batch: int
+    table: StateTable
+    ledger: Ledger
+    account: Account
+    output: SegmentLink
+    inputs: SegmentLink
+    cached: CachedBucket | None = None
+    budget: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def empty(
+        cls, operator: Operator, cached: CachedBucket | None, first_batch: int
+    ) -> BucketState:
+        """State before the first batch."""
+        memory = Memory() if cached is None else cached.memory(is_new=True)
+        try:
+            table = StateTable(operator.layout, memory)
+            ledger = Ledger(memory)
+            ledger.start(first_batch - 1, Totals(0, 0, first_batch))
+        except BaseException:
+            memory.close()
+            raise
+        account = empty_account(first_batch)
+        return cls(first_batch - 1, table, ledger, account, START_OF_LOG, START_OF_LOG, cached)
+
+    @classmethod
+    def from_token(cls, operator: Operator, cached: CachedBucket, token: Token) -> BucketState:
+        """State left by an earlier batch on this host."""
+        notes = token.notes
+        account = Account.from_attributes(notes["account"])
+        inputs = SegmentLink(**notes["inputs"])
+        memory = cached.memory(is_new=False)
+        return cls(
+            token.output.batch,
+            StateTable(operator.layout, memory, is_new=False),
+            Ledger(memory),
+            account,
+            token.output,
+            inputs,
+            cached,
+            notes["budget"],
+        )
+
+    def begin_change(self) -> None:
+        if self.cached is not None:
+            self.cached.begin_change()
+
+    def end_change(self, operator: Operator, log_id: str, bucket: int) -> None:
+        """Says that the table is whole again."""
+        if self.cached is None:
+            return
+        notes = {
+            "account": self.account.to_attributes(),
+            "inputs": {"batch": self.inputs.batch, "checksum": self.inputs.checksum},
+            "budget": self.budget,
+        }
+        files = self.table.memory.files()
+        token = Token(boot_id(), log_id, bucket, self.output, layout_of(operator), files, notes)
+        self.cached.end_change(token)
+
+    def close(self) -> None:
+        """Lets other processes have the table."""
+        self.table.memory.close()
+        if self.cached is not None:
+            self.cached.close()
+
+
+def layout_of(operator: Operator) -> str:
+    """Changes when the bytes of a table mean something else."""
+    layout = operator.layout
+    of_slot = [layout.stride, str(layout.state), layout.keys.describe()]
+    parts = [_TABLE_FORMAT, operator.describe(), *of_slot]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,54 @@
+"""A query stopped at each single operation on the disk, by a kill and by a power failure."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.disk import Crashed, SimulatedDisk
+from tests.support.engine import Judge, Query, split
+from tests.support.small import SMALL_WINDOWS, small_case
+from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.windows.spec import CountWindow, TimeWindow
+
+_POLICIES: dict[str, Policy] = {"continuous": Continuous(q=8, u=12), "none": NoCheckpoint()}
+
+
+def _run_through(query: Query, stop_at: int | None, power_fails: bool) -> tuple[int, Judge]:
+    """Runs the case; returns how many operations it took, and its judge."""
+    rng = random.Random(stop_at)
+    judge = Judge(query.case, query.buckets)
+    if stop_at is not None:
+        query.disk.stop_after(stop_at)
+    for batch, rows in enumerate(query.case.batches):
+        parts = split(query.case, rows, query.buckets)
+        try:
+            reports = query.run(batch, parts)
+        except Crashed:
+            query.stop()
+            if power_fails:
+                query.disk.crash(rng)
+            else:
+                query.disk.kill()
+            reports = query.run(batch, parts)
+        judge.check(query, batch, reports)
+        judge.check_state(query, f"after batch {batch}")
+    query.stop()
+    return query.disk.operations, judge
+
+
+@pytest.mark.parametrize("power_fails", [False, True], ids=["kill", "power"])
+@pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES.keys())
+@pytest.mark.parametrize("window", SMALL_WINDOWS.values(), ids=SMALL_WINDOWS.keys())
+def test_stopping_at_any_operation_changes_nothing(
+    window: CountWindow | TimeWindow, policy: Policy, power_fails: bool
+) -> None:
+    case = small_case(window)
+    buckets = 2 if isinstance(window, TimeWindow) else 1
+    operations, _ = _run_through(Query(case, SimulatedDisk(), policy, buckets), None, power_fails)
+    assert operations > 40
+    for stop_at in range(operations):
+        query = Query(case, SimulatedDisk(), policy, buckets)
+        taken, _ = _run_through(query, stop_at, power_fails)
+        assert taken >= stop_at

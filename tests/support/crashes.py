@@ -1,0 +1,30 @@
+"""One random case with random crashes, from one seed: for the tests and for the soak."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.disk import SimulatedDisk
+from tests.support.engine import CrashPlan, Judge, Query
+from tests.support.policies import random_policy
+from tests.support.seeds import reported
+from tests.support.strategies import random_case
+
+
+def run_crash_case(seed: int) -> int:
+    """Runs it to the end and compares with the oracle; returns how often it crashed."""
+    rng = random.Random(seed)
+    case = random_case(rng)
+    with ExitStack() as stack:
+        stack.enter_context(reported(seed, case))
+        root = None
+        if rng.random() < 0.25:
+            root = Path(stack.enter_context(tempfile.TemporaryDirectory()), "cache")
+        query = Query(case, SimulatedDisk(), random_policy(rng), rng.choice((1, 1, 2, 3)), root)
+        stack.callback(query.stop)
+        judge = Judge(case, query.buckets)
+        plan = CrashPlan(rng, crash_chance=rng.choice((0.1, 0.5, 0.8)))
+        return plan.run(query, judge, change_policy=rng.random() < 0.2)

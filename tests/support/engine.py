@@ -1,0 +1,224 @@
+"""A query on a simulated disk that is stopped at any moment and started again.
+
+The judge is the oracle, fed with the rows in the order the input log has them: after a crash a
+batch may be delivered again in another order, and whichever order was logged first counts.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+
+from tests.support.cases import Case
+from tests.support.compare import assert_same_rows, assert_same_states, table_states
+from tests.support.disk import Crashed, SimulatedDisk
+from tests.support.oracle import Oracle, OracleOutcome
+from tests.support.plain import plain_rows
+from tests.support.policies import random_policy
+from trailmark.checkpoint.policy import Policy
+from trailmark.engine import BatchReport, Bucket, OperatorLogs
+from trailmark.log import Segment
+from trailmark.records import FrameKind
+from trailmark.settings import LogSettings
+from trailmark.state.cache import StateCache
+
+
+class StepClock:
+    """Every look at it takes some microseconds, so that budgets run out."""
+
+    def __init__(self, step_us: float = 7.0) -> None:
+        self._now = 0.0
+        self._step = step_us
+
+    def __call__(self) -> float:
+        self._now += self._step
+        return self._now
+
+
+@dataclass
+class Query:
+    """All buckets of an operator, in one process after another."""
+
+    case: Case
+    disk: SimulatedDisk
+    policy: Policy
+    buckets: int = 1
+    cache_root: Path | None = None
+    settings: LogSettings = field(default_factory=LogSettings)
+
+    def __post_init__(self) -> None:
+        self.clock = StepClock()
+        self._open: list[Bucket] | None = None
+
+    def logs(self) -> OperatorLogs:
+        return OperatorLogs(
+            self.disk.storage(),
+            self.case.operator(),
+            buckets=self.buckets,
+            query_id="query",
+            settings=self.settings,
+        )
+
+    def open(self) -> list[Bucket]:
+        if self._open is None:
+            logs = self.logs()
+            cache = StateCache(self.cache_root) if self.cache_root is not None else None
+            operator = self.case.operator()
+            self._open = [
+                Bucket(operator, logs, number, self.policy, cache, self.clock)
+                for number in range(self.buckets)
+            ]
+        return self._open
+
+    def run(self, batch: int, parts: list[pa.RecordBatch]) -> list[BatchReport]:
+        return [bucket.run(batch, rows) for bucket, rows in zip(self.open(), parts, strict=True)]
+
+    def stop(self) -> None:
+        """The process ends: whatever it had in memory is gone."""
+        for bucket in self._open or ():
+            bucket.close()
+        self._open = None
+
+
+def split(case: Case, rows: pa.RecordBatch, buckets: int) -> list[pa.RecordBatch]:
+    """Rows by bucket: equal keys go to the same one, in the order they came."""
+    if buckets == 1:
+        return [rows]
+    keys = [tuple(row[name] for name in case.by) for row in plain_rows(rows)]
+    numbers = [crc32(repr(key).encode()) % buckets for key in keys]
+    return [
+        rows.take(pa.array([i for i, n in enumerate(numbers) if n == b], pa.int64()))
+        for b in range(buckets)
+    ]
+
+
+class Judge:
+    """Compares what a query did, batch by batch, with the oracle on the logged input."""
+
+    def __init__(self, case: Case, buckets: int) -> None:
+        self._case = case
+        self._oracles = [case.oracle() for _ in range(buckets)]
+        self._outcomes: dict[tuple[int, int], OracleOutcome] = {}
+
+    def check(self, query: Query, batch: int, reports: list[BatchReport]) -> None:
+        logs = query.logs()
+        for number, report in enumerate(reports):
+            what = f"batch {batch}, bucket {number}"
+            expected = self._expected(number, batch, logs.input(number).read(batch))
+            oracle = self._oracles[number]
+            assert_same_rows(report.results, oracle.published(expected.results), what)
+            logged = logs.output(number).read(batch)
+            assert_same_rows(_one(logged.table(FrameKind.RESULTS)), expected.results, what)
+            assert report.late_rows == expected.late_rows, what
+            assert report.late_updates == expected.late_updates, what
+            assert report.null_times == expected.null_times, what
+            assert report.account.open_windows == len(oracle.open_windows()), what
+
+    def _expected(self, number: int, batch: int, logged: Segment) -> OracleOutcome:
+        key = (number, batch)
+        if key not in self._outcomes:
+            attributes = logged.footer.attributes
+            self._outcomes[key] = self._oracles[number].process(
+                batch,
+                plain_rows(_one(logged.table(FrameKind.INPUT))),
+                attributes["late_before"],
+                attributes["watermark"],
+            )
+        return self._outcomes[key]
+
+    def check_state(self, query: Query, after: str) -> None:
+        """The state that the buckets hold is that of the oracle, bit for bit."""
+        for number, bucket in enumerate(query.open()):
+            table = bucket.table()
+            if table is None:
+                continue
+            found = table_states(self._case.operator(), table)
+            assert_same_states(found, self._oracles[number].open_windows(), f"state {after}")
+
+    def outcome(self, number: int, batch: int) -> OracleOutcome:
+        return self._outcomes[number, batch]
+
+    def oracle(self, number: int) -> Oracle:
+        return self._oracles[number]
+
+
+def _one(table: pa.Table | None) -> pa.RecordBatch:
+    assert table is not None
+    batches: list[Any] = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+@dataclass
+class CrashPlan:
+    """What may go wrong while a case runs, drawn from ``rng``."""
+
+    rng: random.Random
+    crash_chance: float = 0.5
+    most_operations: int = 40
+
+    def run(self, query: Query, judge: Judge, *, change_policy: bool = False) -> int:
+        """Runs all batches to the end, through every crash; returns how many there were."""
+        crashes = 0
+        for batch, rows in enumerate(query.case.batches):
+            while True:
+                parts = split(query.case, self._deliver(rows), query.buckets)
+                if self.rng.random() < self.crash_chance:
+                    query.disk.stop_after(self.rng.randrange(self.most_operations))
+                try:
+                    reports = query.run(batch, parts)
+                    self._maintain(query, batch)
+                    break
+                except Crashed:
+                    crashes += 1
+                    self._restart(query)
+                    if change_policy:
+                        query.policy = random_policy(self.rng)
+            query.disk.relax()
+            judge.check(query, batch, reports)
+            judge.check_state(query, f"after batch {batch}")
+            if self.rng.random() < 0.2:
+                query.stop()
+            elif self.rng.random() < 0.1:
+                again = query.run(batch, split(query.case, self._deliver(rows), query.buckets))
+                assert all(report.was_logged for report in again)
+                judge.check(query, batch, again)
+        return crashes
+
+    def _deliver(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        order = list(range(rows.num_rows))
+        if self.rng.random() < 0.5:
+            self.rng.shuffle(order)
+        return rows.take(pa.array(order, pa.int64()))
+
+    def _restart(self, query: Query) -> None:
+        query.stop()
+        if self.rng.random() < 0.5:
+            query.disk.kill()
+            return
+        query.disk.crash(self.rng)
+        if query.cache_root is not None:
+            # What a power failure leaves of mapped memory is not used: the boot is another one.
+            for token in query.cache_root.glob("*/*/token"):
+                token.unlink()
+
+    def _maintain(self, query: Query, batch: int) -> None:
+        """Trimming, merging and repair may happen at any time."""
+        action = self.rng.random()
+        if action < 0.1:
+            for bucket in query.open():
+                bucket.trim()
+        elif action < 0.2:
+            logs = query.logs()
+            for number in range(query.buckets):
+                logs.output(number).merge(batch - 1)
+                logs.input(number).merge(batch - 1)
+        elif action < 0.25:
+            logs = query.logs()
+            for number in range(query.buckets):
+                assert logs.output(number).repair().is_whole
+                assert logs.input(number).repair().is_whole

@@ -1,0 +1,32 @@
+"""Harm done to the files of a log on a simulated disk: as a failing disk or a wrong hand would."""
+
+from __future__ import annotations
+
+import random
+
+from tests.support.disk import SimulatedDisk
+from trailmark.log.names import log_directory, segment_name
+from trailmark.records import Stream
+
+#: Places in a segment, as parts of its length: header, frames, footer, trailer.
+PLACES = {"header": 0.0, "frames": 0.3, "footer": 0.9, "trailer": 1.0}
+
+
+def segment_path(stream: Stream, batch: int, bucket: int = 0) -> str:
+    return f"{log_directory(stream, bucket)}/{segment_name(batch)}"
+
+
+def flip_in(
+    disk: SimulatedDisk, stream: Stream, batch: int, place: float = 0.3, bucket: int = 0
+) -> str:
+    """Flips one bit of a segment; returns the name of its file."""
+    path = segment_path(stream, batch, bucket)
+    size = len(disk.content(path))
+    disk.flip(path, min(size - 1, int(size * place)), 4)
+    return path
+
+
+def flip_anywhere(disk: SimulatedDisk, stream: Stream, batch: int, rng: random.Random) -> str:
+    path = segment_path(stream, batch)
+    disk.flip(path, rng.randrange(len(disk.content(path))), rng.randrange(8))
+    return path

@@ -1,0 +1,136 @@
+"""Trimmed logs: never what a recovery needs, though one output segment be damaged."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.cases import Case
+from tests.support.followed import Followed
+from tests.support.harm import flip_anywhere
+from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
+from tests.support.policies import random_policy
+from tests.support.seeds import reported, seeds
+from tests.support.strategies import random_case
+from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.records import Stream
+
+
+def _extent(run: Followed) -> range:
+    """The output segments that a recovery reads, and those of the batches processed anew."""
+    target = run.next_batch - 1
+    recount = run.recounts[0]
+    base = recount.base(target)
+    oldest = recount.oldest(base)
+    return range(max(0, base if oldest is None else oldest), target + 1)
+
+
+def _trim(run: Followed) -> int:
+    """Trims all that may go; returns the oldest batch of input that is left."""
+    for bucket in run.query.open():
+        bucket.trim(acknowledged=run.next_batch)
+    return run.query.logs().input(0).oldest()
+
+
+def _recover_with_one_damaged(run: Followed, rng: random.Random) -> Followed:
+    """Flips a bit of one segment of the extent in a copy, and goes on there for a batch."""
+    twin = run.copy()
+    flip_anywhere(twin.disk, Stream.OUTPUT, rng.choice(_extent(run)), rng)
+    twin.step()
+    return twin
+
+
+def _check(run: Followed, rng: random.Random) -> None:
+    """After every batch, with everything trimmed that may be."""
+    while run.next_batch < len(run.case.batches) - 1:
+        run.step()
+        _trim(run)
+        twin = _recover_with_one_damaged(run, rng)
+        if twin.next_batch < len(run.case.batches):
+            # What is known to be damaged is behind: one more segment may be.
+            _trim(twin)
+            _recover_with_one_damaged(twin, rng)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_queries_survive_one_damaged_segment_however_much_was_trimmed(part: int) -> None:
+    for seed in seeds(60)[part::4]:
+        rng = random.Random(seed)
+        case = random_case(rng)
+        with reported(seed, case):
+            _check(Followed(case, random_policy(rng)), rng)
+
+
+_POLICIES: list[Policy] = [
+    Continuous(),
+    Continuous(u=60),
+    Continuous(q=50),
+    Continuous(q=40, u=90, interval="30 us", period="300 us"),
+]
+
+
+@pytest.mark.parametrize("policy", _POLICIES, ids=str)
+@pytest.mark.parametrize("kind", ["count", "time"])
+def test_long_runs_survive_one_damaged_segment_however_much_was_trimmed(
+    policy: Policy, kind: str
+) -> None:
+    rng = random.Random(1)
+    case: Case
+    if kind == "count":
+        case = count_case(random_orders(rng, batches=22, rows=25, items=12), size=5, slide=3)
+    else:
+        batches = random_timed_orders(rng, batches=22, rows=20, items=4)
+        case = time_case(batches, slide=5_000_000)
+    run = Followed(case, policy)
+    _check(run, rng)
+    assert run.query.logs().input(0).oldest() > 0, "something was trimmed"
+
+
+def test_policies_that_change_keep_what_the_earlier_one_needs() -> None:
+    rng = random.Random(2)
+    case = count_case(random_orders(rng, batches=40, rows=20, items=9), size=5)
+    run = Followed(case, Continuous(u=30))
+    while run.next_batch < 38:
+        run.query.policy = rng.choice((Continuous(u=30), Continuous(), NoCheckpoint()))
+        run.query.stop()
+        run.step()
+        _trim(run)
+        _recover_with_one_damaged(run, rng)
+
+
+def test_trimming_happens_by_itself_as_batches_go_by() -> None:
+    batches = random_orders(random.Random(3), batches=50, rows=20, items=5)
+    run = Followed(count_case(batches, size=4), Continuous(u=40))
+    kept = []
+    for _ in run.steps():
+        kept.append(len(run.query.logs().input(0).batches()))
+    assert max(kept) < 40
+    assert kept[-1] < 30
+
+
+def test_output_that_nobody_has_acknowledged_is_kept() -> None:
+    batches = random_orders(random.Random(4), batches=20, rows=20, items=5)
+    run = Followed(count_case(batches, size=4), Continuous(u=0))
+    run.run()
+    (bucket,) = run.query.open()
+    bucket.trim()
+    assert run.query.logs().output(0).oldest() == 0
+    bucket.trim(acknowledged=7)
+    assert run.query.logs().output(0).oldest() == 7
+    bucket.trim(acknowledged=1_000)
+    assert run.query.logs().output(0).oldest() > 7
+
+
+def test_without_footprints_no_input_is_given_up_while_a_window_is_open() -> None:
+    batches = [[(1, batch)] for batch in range(40)]
+    run = Followed(count_case(batches, size=1_000), NoCheckpoint())
+    run.run()
+    assert _trim(run) == 0
+
+
+def test_with_nothing_open_only_the_last_two_batches_are_kept() -> None:
+    batches = [[(1, batch), (1, batch)] for batch in range(10)]
+    run = Followed(count_case(batches, size=2), Continuous())
+    for _ in run.steps():
+        assert _trim(run) == max(0, run.next_batch - 2)

@@ -1,0 +1,178 @@
+"""Speed of the engine: one process, one core, ratios within one run.
+
+Prints one line per figure: name, value, limit, ok or short. Exit code 1 if any is short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from bench.figures import Figure, Report
+from bench.orders import Run, aggregate, opening_orders, orders
+from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.log import LocalStorage, StreamLog
+from trailmark.operators.protocol import BatchInput
+from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, Stream
+from trailmark.state.memory import Memory
+from trailmark.state.table import StateTable
+
+_LOG_ID = uuid.UUID(int=1)
+TUPLES = 100_000
+ITEMS = 100_000
+#: Batches that one of two runs gets before it is the other's turn.
+TURN = 8
+#: Four times the windows that are open, and a twentieth of the time: a policy one would choose.
+CONTINUOUS = Continuous(q=360_000, interval="5 ms", period="100 ms")
+
+
+def throughput(report: Report, root: Path, batches: int) -> None:
+    """The operator with logs, under `Continuous` and `NoCheckpoint`, a few batches each in turn."""
+    report.note("throughput and overhead")
+    rng = np.random.default_rng(1)
+    runs = {"continuous": Run(root / "a", CONTINUOUS), "none": Run(root / "b", NoCheckpoint())}
+    turns: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(batches // TURN):
+        given = [orders(rng, ITEMS, TUPLES) for _ in range(TURN)]
+        for name in list(runs) if turn % 2 else reversed(runs):
+            times = [runs[name].feed(rows) for rows in given]
+            # The first one finds the other's caches; whoever else uses the machine only adds time.
+            turns[name].append(min(times[1:]))
+    warm = {name: taken[len(taken) // 4 :] for name, taken in turns.items()}
+    rate = {name: TUPLES / median(taken) / 1e6 for name, taken in warm.items()}
+    report.add(
+        Figure("throughput, Continuous, synced", rate["continuous"], "M tuples/s", 8, "at least")
+    )
+    report.add(Figure("throughput, NoCheckpoint, synced", rate["none"], "M tuples/s"))
+    overhead = median(a / b for a, b in zip(warm["continuous"], warm["none"], strict=True))
+    report.add(Figure("time, Continuous / NoCheckpoint", overhead, "x", 1.05))
+    account = runs["continuous"].report.account
+    report.add(Figure("  extent q at the end", account.extent, "records"))
+    report.add(Figure("  replay u at the end", account.replay, "tuples"))
+
+
+def ceilings(report: Report, root: Path) -> None:
+    """What the parts reach alone: the operator on data in memory, and writing the input log."""
+    report.note("ceilings")
+    rng = np.random.default_rng(2)
+    operator = aggregate()
+    table = StateTable(operator.layout, Memory())
+    log = StreamLog(LocalStorage(str(root / "log")), Stream.INPUT, _LOG_ID, 0)
+    process, write, previous = [], [], START_OF_LOG
+    for number in range(60):
+        rows = orders(rng, ITEMS, TUPLES)
+        started = time.perf_counter()
+        operator.process(table, BatchInput(number, rows, footprint=number))
+        process.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        digest = Fingerprint(rows.num_rows, 0)
+        published = log.append(
+            number, [(FrameKind.INPUT, rows)], previous=previous, fingerprint=digest
+        )
+        write.append(time.perf_counter() - started)
+        previous = published.link
+    report.add(
+        Figure("ceiling: operator in memory", TUPLES / median(process[20:]) / 1e6, "M tuples/s")
+    )
+    report.add(
+        Figure("ceiling: input log, synced", TUPLES / median(write[20:]) / 1e6, "M tuples/s")
+    )
+
+
+def growth(report: Report, root: Path, many: int) -> None:
+    """Cost per tuple with few and with many open windows, in turn."""
+    sizes = {"10,000": 11_111, "100,000": 111_111, f"{many:,}": many * 10 // 9}
+    rng = np.random.default_rng(3)
+    runs = {}
+    for name, items in sizes.items():
+        report.note(f"opening {name} windows")
+        run = Run(root / f"windows-{items}", CONTINUOUS_OPEN)
+        for rows in opening_orders(rng, items, 1_000_000):
+            run.feed(rows)
+        runs[name] = run
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(60):
+        for name, items in sizes.items():
+            times[name].append(runs[name].feed(orders(rng, items, TUPLES)))
+    cost = {name: median(taken[20:]) for name, taken in times.items()}
+    few, base, large = cost
+    windows = runs[large].report.account.open_windows
+    report.add(Figure(f"open windows in the case of {large}", windows, ""))
+    report.add(
+        Figure(f"time per tuple, {large} / {base} windows", cost[large] / cost[base], "x", 3)
+    )
+    report.add(Figure(f"time per tuple, {large} / {few} windows", cost[large] / cost[few], "x"))
+    table = runs[large].bucket.table()
+    assert table is not None
+    layout = runs[large].operator.layout
+    own = layout.keys.record_bytes + layout.state.itemsize
+    extra = table.memory.size / table.open_windows - own
+    report.add(Figure("bytes per window beyond key and state", extra, "bytes", 100))
+
+
+#: Footprints of new windows only: what grows with the windows is not the checking.
+CONTINUOUS_OPEN = Continuous()
+
+
+def recovery(report: Report, root: Path) -> None:
+    """Loading an extent in a new process, and replaying input against processing it live."""
+    cases: list[tuple[str, Policy, float]] = [
+        ("120,000", Continuous(q=120_000), 0.1),
+        ("500,000", Continuous(q=500_000), 0.4),
+    ]
+    for name, policy, limit in cases:
+        report.note(f"recovery of an extent of {name} records")
+        rng = np.random.default_rng(4)
+        place = root / f"extent-{name}"
+        run = Run(place, policy)
+        live = [run.feed(orders(rng, ITEMS, TUPLES)) for _ in range(60)]
+        run.bucket.close()
+        command = [sys.executable, "-m", "bench.recovery_load", str(place), str(run.batch - 1)]
+        found = [
+            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for _ in range(3)
+        ]
+        cold = median(f["cold"] for f in found)
+        warm = median(f["warm"] for f in found)
+        report.add(Figure(f"records in the extent ({name})", found[0]["records"], ""))
+        report.add(Figure(f"load, new process ({name})", cold, "s", limit))
+        report.add(Figure(f"load, warm ({name})", warm, "s", limit))
+        report.add(
+            Figure("  importing Trailmark before it", median(f["import"] for f in found), "s")
+        )
+        replayed = median(f["replay_tuples"] / f["replay_seconds"] for f in found)
+        live_rate = TUPLES / median(live[20:])
+        report.add(
+            Figure(f"replay rate / live rate ({name})", replayed / live_rate, "x", 1, "at least")
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
+    parser.add_argument("--batches", type=int, default=320, help="batches of the main comparison")
+    parser.add_argument("--windows", type=int, default=10_000_000, help="most open windows")
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
+        root = Path(folder)
+        ceilings(report, root)
+        throughput(report, root, arguments.batches)
+        recovery(report, root)
+        growth(report, root, arguments.windows)
+    return report.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Loads the state of a log in a new process and prints how long it took: ``cold warm replay_rate``.
+
+The clock starts after NumPy and Arrow are imported, which every Spark Python worker has done, and
+before anything of Trailmark is: what it takes to load its compiled code counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy  # noqa: F401
+import pyarrow  # noqa: F401
+
+
+def main(root: str, target: int) -> None:
+    started = time.perf_counter()
+    from bench.orders import aggregate, now_us
+    from trailmark.checkpoint.ledger import Ledger
+    from trailmark.engine import OperatorLogs
+    from trailmark.log import LocalStorage
+    from trailmark.recovery import plan_recovery, restore
+    from trailmark.state.memory import Memory
+    from trailmark.state.table import StateTable
+
+    imported = time.perf_counter()
+    times = []
+    replay_us = 0
+    for _ in range(6):
+        began = time.perf_counter()
+        operator = aggregate()
+        logs = OperatorLogs(LocalStorage(root), operator, buckets=1)
+        output, inputs = logs.output(0), logs.input(0)
+        plan = plan_recovery(operator, output, inputs, target, 0)
+        memory = Memory()
+        table, ledger = StateTable(operator.layout, memory), Ledger(memory)
+        planned = time.perf_counter()
+        _, load_us, replay_us = restore(plan, operator, table, ledger, output, inputs, 0, now_us)
+        times.append(planned - began + load_us / 1e6)
+    print(
+        json.dumps(
+            {
+                "import": imported - started,
+                "cold": times[0],
+                "warm": sorted(times[1:])[len(times[1:]) // 2],
+                "records": plan.records_read,
+                "replay_tuples": plan.replay_tuples,
+                "replay_seconds": replay_us / 1e6,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

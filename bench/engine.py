@@ -148,7 +148,7 @@ def recovery(report: Report, root: Path) -> None:
         report.add(Figure(f"load, new process ({name})", cold, "s", limit))
         report.add(Figure(f"load, warm ({name})", warm, "s", limit))
         report.add(
-            Figure("  importing Trailmark before it", median(f["import"] for f in found), "s")
+            Figure("  of the new process: its import", median(f["import"] for f in found), "s")
         )
         replayed = median(f["replay_tuples"] / f["replay_seconds"] for f in found)
         live_rate = TUPLES / median(live[20:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -83,19 +83,35 @@ def assign_overlapping(
 ) -> Iterator[Assignment]:
     """Every open window of the key takes the tuple."""
     buffer = _PairBuffer(keys.count, -(-spec.size // spec.slide) + 1)
-    need = np.zeros(1, dtype=np.int32)
     settings = CountWindows(spec.size, spec.slide, given.batch, is_replay, given.footprint)
-    done = 0
-    while done < keys.count:
-        done = kernel.tm_overlapping_count(
+
+    def step(done: int, need: int | None) -> int:
+        reached: int = kernel.tm_overlapping_count(
             table.structure,
             reference(keys.structure),
             reference(settings),
             done,
             windows.structure,
             reference(buffer.pairs),
-            address(need),
+            need,
         )
+        return reached
+
+    yield from _in_steps(step, keys.count, windows, buffer, where)
+
+
+def _in_steps(
+    step: Callable[[int, int | None], int],
+    count: int,
+    windows: BatchWindows,
+    buffer: _PairBuffer,
+    where: str,
+) -> Iterator[Assignment]:
+    """Goes through the tuples, handing over the pairs and making room whenever a step stops."""
+    need = np.zeros(1, dtype=np.int32)
+    done = 0
+    while done < count:
+        done = step(done, address(need))
         if need[0] & NEED_PAIRS:
             yield buffer.take()
         if need[0] & ~NEED_PAIRS:
@@ -126,12 +142,11 @@ class TimeAssignment:
         where: str,
     ) -> Iterator[Assignment]:
         buffer = _PairBuffer(keys.count, -(-spec.size // spec.slide))
-        need = np.zeros(1, dtype=np.int32)
         late = _NEVER if given.late_before is None else given.late_before
         settings = TimeWindows(spec.size, spec.slide, given.batch, is_replay, given.footprint, late)
-        done = 0
-        while done < keys.count:
-            done = kernel.tm_time_pairs(
+
+        def step(done: int, need: int | None) -> int:
+            reached: int = kernel.tm_time_pairs(
                 table.structure,
                 reference(keys.structure),
                 reference(settings),
@@ -141,13 +156,11 @@ class TimeAssignment:
                 reference(buffer.pairs),
                 address(self.is_late),
                 address(self._late_updates),
-                address(need),
+                need,
             )
-            if need[0] & NEED_PAIRS:
-                yield buffer.take()
-            if need[0] & ~NEED_PAIRS:
-                windows.make_room(int(need[0]) & ~NEED_PAIRS, where)
-        yield buffer.take()
+            return reached
+
+        yield from _in_steps(step, keys.count, windows, buffer, where)
 
 
 def close_ended(table: StateTable, windows: BatchWindows, spec: TimeWindow, watermark: int) -> None:

@@ -177,7 +177,8 @@ class Bucket:
     def _time_range(self, rows: pa.RecordBatch) -> TimeRange | None:
         if self.operator.event_time is None:
             return None
-        times = event_times(rows.column(self.operator.event_time).drop_null())
+        column = rows.column(self.operator.event_time)
+        times = event_times(column.drop_null() if column.null_count else column)
         return TimeRange(int(times.min()), int(times.max())) if len(times) else None
 
     # 2 to 6

@@ -125,7 +125,7 @@ def arrow_fixed(
 
 
 def arrow_narrow(values: npt.NDArray[Any], ends: tuple[int, int] | None = None) -> pa.Array:
-    """Whole numbers as the narrowest signed type that holds all of them.
+    """A copy of whole numbers as the narrowest signed type that holds all of them.
 
     ``ends``: the least and the greatest, if they are known already.
     """
@@ -134,7 +134,7 @@ def arrow_narrow(values: npt.NDArray[Any], ends: tuple[int, int] | None = None) 
     low, high = ends
     for bits, dtype, kind in _NARROW:
         if -(1 << bits) <= low and high < 1 << bits:
-            return arrow_fixed(values.astype(dtype, copy=False), kind)
+            return arrow_fixed(values.astype(dtype), kind)
     raise AssertionError("64 bits hold every int64")
 
 
@@ -144,6 +144,43 @@ _NARROW = (
     (31, np.dtype("<i4"), pa.int32()),
     (63, np.dtype("<i8"), pa.int64()),
 )
+
+
+def numbers(column: pa.Array) -> npt.NDArray[Any]:
+    """The values of a column of whole or floating numbers; where it is null, anything.
+
+    Unlike Arrow's own conversion it does not import pandas, for which every new process of Spark's
+    would wait longer than for most recoveries.
+    """
+    kind = "f" if pa.types.is_floating(column.type) else "i"
+    kind = "u" if pa.types.is_unsigned_integer(column.type) else kind
+    width = column.type.bit_width // 8
+    data = column.buffers()[1]
+    if data is None:
+        return np.empty(0, dtype=f"<{kind}{width}")
+    return np.frombuffer(data, f"<{kind}{width}", len(column), width * column.offset)
+
+
+def is_plain_number(column: pa.Array) -> bool:
+    """Whether a column holds whole or floating numbers, and no null."""
+    t = pa.types
+    return not column.null_count and (t.is_integer(column.type) or t.is_floating(column.type))
+
+
+def chosen_rows(rows: pa.RecordBatch, is_chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """The rows that are chosen.
+
+    Plain numbers are copied here: Arrow's own filter is in a module whose import alone takes longer
+    than a small recovery.
+    """
+    arrays, mask = [], None
+    for column in rows.columns:
+        if is_plain_number(column):
+            arrays.append(arrow_fixed(numbers(column)[is_chosen], column.type))
+        else:
+            mask = pa.array(is_chosen) if mask is None else mask
+            arrays.append(column.filter(mask))
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 def check_text(size: int, where: str) -> None:

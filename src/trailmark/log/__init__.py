@@ -24,17 +24,15 @@ What it leaves to others: what is in the tables, which batch comes next, what ma
     out/...                               the same for the output log
     aside/...                             what repair has set aside
 
-``docs/log-format.md`` has every byte.
+``docs/log-format.md`` has every byte. Upkeep (`index`, `merge`, `repair`, `verify`) and object
+stores are imported from their own modules: a recovery in a new process needs none of them.
 """
 
 from trailmark.log.appending import Appending, Published
 from trailmark.log.clock import Clock, MonotonicClock, monotonic_us, wall_clock_us
 from trailmark.log.damage import Origin
 from trailmark.log.footer import Footer, LogIdentity, TimeRange
-from trailmark.log.index import IndexEntry, TimeIndex
-from trailmark.log.merge import MergeReport
 from trailmark.log.meta import OperatorMeta, create_or_open, read_meta
-from trailmark.log.repair import Action, RepairReport
 from trailmark.log.segment import (
     Codecs,
     EncodedSegment,
@@ -46,7 +44,6 @@ from trailmark.log.segment import (
 from trailmark.log.storage import (
     Entry,
     LocalStorage,
-    ObjectStorage,
     Part,
     Storage,
     open_storage,
@@ -54,36 +51,27 @@ from trailmark.log.storage import (
 from trailmark.log.stream_log import StreamLog
 from trailmark.log.traverse import Unreadable
 from trailmark.log.trim import TrimReport
-from trailmark.log.verify import Problem, VerifyReport
 
 __all__ = [
-    "Action",
     "Appending",
     "Clock",
     "Codecs",
     "EncodedSegment",
     "Entry",
     "Footer",
-    "IndexEntry",
     "LocalStorage",
     "LogIdentity",
-    "MergeReport",
     "MonotonicClock",
-    "ObjectStorage",
     "OperatorMeta",
     "Origin",
     "Part",
-    "Problem",
     "Published",
-    "RepairReport",
     "Segment",
     "Storage",
     "StreamLog",
-    "TimeIndex",
     "TimeRange",
     "TrimReport",
     "Unreadable",
-    "VerifyReport",
     "create_or_open",
     "decode_footer",
     "decode_segment",

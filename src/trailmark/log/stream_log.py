@@ -5,24 +5,27 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trailmark.errors import BatchGoesBackward, SettingError
 from trailmark.log.appending import Appending, Published
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.footer import Footer, LogIdentity, TimeRange
-from trailmark.log.index import TimeIndex
-from trailmark.log.merge import MergeReport, merge_log
 from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
 from trailmark.log.reader import LogReader
-from trailmark.log.repair import RepairReport, repair_log, set_aside_after
 from trailmark.log.segment import Codecs, EncodedSegment, Rows, Segment, encode_segment
 from trailmark.log.storage import Storage
 from trailmark.log.traverse import Unreadable, read_backward, read_forward
 from trailmark.log.trim import TrimReport, trim_log
-from trailmark.log.verify import VerifyReport, verify_log
 from trailmark.records import NO_BATCH, Fingerprint, FrameKind, SegmentLink, Stream
 from trailmark.settings import LogSettings
+
+# Upkeep is imported where it is asked for: a recovery in a new process waits for every import.
+if TYPE_CHECKING:
+    from trailmark.log.index import TimeIndex
+    from trailmark.log.merge import MergeReport
+    from trailmark.log.repair import RepairReport
+    from trailmark.log.verify import VerifyReport
 
 #: Appends of one log that are encoded or written at the same time.
 _APPENDS_AT_ONCE = 4
@@ -173,22 +176,32 @@ class StreamLog:
 
     def merge(self, up_to: int, *, smallest_run: int = 2) -> MergeReport:
         """Merge segments up to a batch into packs; shorter runs than ``smallest_run`` stay."""
+        from trailmark.log.merge import merge_log
+
         return merge_log(self.reader, up_to, self.settings.merge_bytes, smallest_run)
 
     def verify(self) -> VerifyReport:
         """Read everything; report every damage, gap and broken link."""
+        from trailmark.log.verify import verify_log
+
         return verify_log(self.reader)
 
     def repair(self) -> RepairReport:
         """Put right what can be put right without losing anything; report the rest."""
+        from trailmark.log.repair import repair_log
+
         return repair_log(self.reader)
 
     def set_aside_after(self, batch: int) -> RepairReport:
         """Set everything newer than a batch aside, to go on from there. A choice, not a repair."""
+        from trailmark.log.repair import set_aside_after
+
         return set_aside_after(self.reader, batch)
 
     def time_index(self) -> TimeIndex:
         """Which batch holds a time, as of now."""
+        from trailmark.log.index import TimeIndex
+
         return TimeIndex.load(self.reader)
 
     def close(self) -> None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from trailmark.checkpoint.account import Account, empty_account
 from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
-from trailmark.kernel.columns import contiguous
+from trailmark.kernel.columns import arrow_fixed, chosen_rows, contiguous
 from trailmark.log import Footer, Segment, StreamLog, Unreadable
 from trailmark.operators.protocol import FOOTPRINT, Operator
 from trailmark.records import FrameKind
@@ -63,7 +64,7 @@ class RecoveryPlan:
     replay_tuples: int
     skipped: tuple[Skipped, ...] = ()
     accounts: dict[int, Account] = field(default_factory=dict, repr=False, compare=False)
-    footprints: tuple[pa.Table, ...] = field(default=(), repr=False, compare=False)
+    footprints: tuple[pa.RecordBatch, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def replay_from(self) -> int:
@@ -138,7 +139,7 @@ class _Walk:
         self._operator = operator
         self._base = base
         self._seen = operator.identity_set()
-        self.taken: list[pa.Table] = []
+        self.taken: list[pa.RecordBatch] = []
         self.account: Account | None = None
         self.accounts: dict[int, Account] = {}
         self.segments = 0
@@ -157,6 +158,7 @@ class _Walk:
                 if account.base < self._base:
                     return account.base
                 self.account = account
+                self._seen.reserve_windows(account.open_windows)
             if self.found == self.account.open_windows:
                 return None
             try:
@@ -181,7 +183,7 @@ class _Walk:
         self.records += records_of(segment.footer)
         footprints = segment.table(FrameKind.FOOTPRINTS)
         if footprints is not None and footprints.num_rows:
-            self._take(footprints, segment.batch)
+            self._take(contiguous(footprints), segment.batch)
         assert self.account is not None
         if self.found == self.account.open_windows:
             return
@@ -191,14 +193,15 @@ class _Walk:
         if closed is not None and closed.num_rows:
             self._operator.identity(contiguous(closed), self._seen)
 
-    def _take(self, footprints: pa.Table, batch: int) -> None:
-        is_new = self._operator.identity(contiguous(footprints), self._seen)
+    def _take(self, footprints: pa.RecordBatch, batch: int) -> None:
+        is_new = self._operator.identity(footprints, self._seen)
         count = int(is_new.sum())
         if not count:
             return
-        kept = footprints if count == footprints.num_rows else footprints.filter(pa.array(is_new))
-        ages = pa.repeat(pa.scalar(batch, pa.int64()), count)
-        self.taken.append(kept.append_column(FOOTPRINT, ages))
+        if count < footprints.num_rows:
+            footprints = chosen_rows(footprints, is_new)
+        ages = arrow_fixed(np.full(count, batch, dtype=np.int64), pa.int64())
+        self.taken.append(footprints.append_column(FOOTPRINT, ages))
         self.found += count
 
 

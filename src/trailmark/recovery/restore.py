@@ -59,7 +59,7 @@ def restore(
     started = now_us()
     table.reserve_windows(plan.open_windows)
     for footprints in plan.footprints:
-        operator.load(table, contiguous(footprints), output.directory)
+        operator.load(table, footprints, output.directory)
     loaded = now_us()
     for segment in _read_inputs(inputs, plan.replay_from, plan.base):
         rows = segment.table(FrameKind.INPUT)

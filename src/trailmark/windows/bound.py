@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.kernel.columns import ColumnView, plain, single, view
+from trailmark.kernel.columns import (
+    ColumnView,
+    arrow_fixed,
+    is_plain_number,
+    numbers,
+    plain,
+    single,
+    view,
+)
 from trailmark.kernel.library import Bytes, Column, States, Updates, address
 
 Physical = Literal["i64", "f64", "i128", "text", "any"]
@@ -46,6 +54,12 @@ class BatchColumns:
 
 def _cast(column: pa.Array, physical: Physical) -> pa.Array:
     column = plain(single(column))
+    if physical in ("i64", "f64") and is_plain_number(column):
+        values = numbers(column)
+        # What cannot overflow is widened here: Arrow's conversions take long to import.
+        if values.dtype.kind == physical[0]:
+            kind = pa.int64() if physical == "i64" else pa.float64()
+            return arrow_fixed(values.astype(f"<{physical[0]}8", copy=False), kind)
     if physical == "f64":
         if pa.types.is_decimal(column.type):
             # Arrow's own conversion may miss the nearest double: -99.99 becomes -99.99000000000001.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaError, SettingError, UnsupportedType
+from trailmark.kernel.columns import numbers
 from trailmark.settings import parse_duration
 
 _LONGEST = (1 << 31) - 1
@@ -157,7 +158,7 @@ def _check_overlap(size: int, slide: int, where: str) -> None:
 
 def event_times(column: pa.Array) -> npt.NDArray[np.int64]:
     """Event times as whole microseconds; nanoseconds are rounded down, before 1970 too."""
-    times: npt.NDArray[np.int64] = column.view(pa.int64()).to_numpy(zero_copy_only=False)
+    times: npt.NDArray[np.int64] = numbers(column.view(pa.int64()))
     if column.type.unit == "ns":
         return np.floor_divide(times, 1_000)
     scale = _MICROSECONDS[column.type.unit]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from trailmark.errors import SettingError
-from trailmark.log import LocalStorage, ObjectStorage, open_storage
+from trailmark.log import LocalStorage, open_storage
 from trailmark.log.names import LogFile, log_directory, pack_name, parse_name, segment_name
+from trailmark.log.storage.object_store import ObjectStorage
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
 

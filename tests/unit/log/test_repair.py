@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import OTHER_ID, append, fill, open_log, rows_of
-from trailmark.log import RepairReport, StreamLog
+from trailmark.log import StreamLog
+from trailmark.log.repair import RepairReport
 from trailmark.records import FrameKind, SegmentLink
 
 

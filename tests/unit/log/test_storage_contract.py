@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.disk import SimulatedDisk
 from trailmark.errors import SettingError
-from trailmark.log import Entry, LocalStorage, ObjectStorage, Storage
+from trailmark.log import Entry, LocalStorage, Storage
+from trailmark.log.storage.object_store import ObjectStorage
 from trailmark.settings import Durability
 
 PATH = "in/00003/a.seg"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pyarrow as pa
 import pytest
 
 from tests.support.compare import footprint_states
@@ -53,10 +52,9 @@ def _check_plan(run: Followed, bucket: int) -> None:
 
 def _check_footprints(run: Followed, plan: RecoveryPlan, ages: dict[Identity, int]) -> None:
     found: dict[Identity, int] = {}
-    for table in plan.footprints:
-        rows: pa.RecordBatch = table.combine_chunks().to_batches()[0]
+    for rows in plan.footprints:
         batches = rows.column(FOOTPRINT).to_pylist()
-        assert len(set(batches)) == 1, "one table for each segment"
+        assert len(set(batches)) == 1, "one record batch for each segment"
         states = footprint_states(run.case.operator(), rows)
         assert not found.keys() & states.keys(), "one footprint for each window"
         found.update(dict.fromkeys(states, batches[0]))

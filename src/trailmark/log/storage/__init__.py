@@ -10,8 +10,7 @@ What it leaves to others: what is in the files, and which may be deleted.
 """
 
 from trailmark.log.storage.local import LocalStorage
-from trailmark.log.storage.object_store import ObjectStorage
 from trailmark.log.storage.opening import open_storage
 from trailmark.log.storage.protocol import Entry, Part, Storage
 
-__all__ = ["Entry", "LocalStorage", "ObjectStorage", "Part", "Storage", "open_storage"]
+__all__ = ["Entry", "LocalStorage", "Part", "Storage", "open_storage"]

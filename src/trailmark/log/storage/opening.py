@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 from trailmark.errors import SettingError
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.storage.local import LocalStorage
-from trailmark.log.storage.object_store import open_object_store
 from trailmark.log.storage.protocol import Storage
 from trailmark.settings import LogSettings
 
@@ -38,6 +37,9 @@ def open_storage(
         return LocalStorage(_file_path(text), settings.durability, clock=clock)
     parts = urlsplit(text)
     if parts.scheme == "s3" and parts.netloc:
+        # Only who uses one waits for its import.
+        from trailmark.log.storage.object_store import open_object_store
+
         return open_object_store(text)
     raise _unknown(text)
 

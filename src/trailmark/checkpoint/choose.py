@@ -46,12 +46,14 @@ def choose_footprints(
     if isinstance(policy, NoCheckpoint):
         return Chosen()
     assert budget is not None
-    bare = table.take_oldest(NO_BATCH + 1, batch, table.open_windows)
-    first = np.concatenate([opened, bare])
+    first = opened
+    if table.oldest_footprint() == NO_BATCH:
+        bare = table.take_oldest(NO_BATCH + 1, batch, table.open_windows)
+        first = np.concatenate([opened, bare])
     now = Totals(now.records + len(first), now.inputs, now.needs)
     started = budget.now_us()
     checked = _check_oldest(table, ledger, policy, budget, batch, now)
-    slots = np.concatenate([first, checked])
+    slots = np.concatenate([first, checked]) if len(checked) else first
     footprints = operator.snapshot(table, slots, len(first)) if len(slots) else None
     if len(checked):
         took_us = budget.now_us() - started

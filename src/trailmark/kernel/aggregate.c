@@ -200,32 +200,6 @@ int64_t tm_read_blobs(const tm_states *states, const int64_t *which, int64_t cou
     return total;
 }
 
-/* A field of the states side by side, with the least and the greatest value. */
-
-void tm_field_i64(const tm_states *states, int64_t count, int64_t *to, int64_t *range) {
-    range[0] = INT64_MAX;
-    range[1] = INT64_MIN;
-    for (int64_t w = 0; w < count; w++) {
-        int64_t value = to[w] = *STATE(int64_t, w);
-        if (value < range[0]) range[0] = value;
-        if (value > range[1]) range[1] = value;
-    }
-}
-
-/* The same for 128 bits; returns 0 if some value needs more than 64. */
-int64_t tm_field_i128(const tm_states *states, int64_t count, int64_t *to, int64_t *range) {
-    range[0] = INT64_MAX;
-    range[1] = INT64_MIN;
-    for (int64_t w = 0; w < count; w++) {
-        i128 wide = *STATE(i128, w);
-        int64_t value = to[w] = (int64_t)wide;
-        if (wide != (i128)value) return 0;
-        if (value < range[0]) range[0] = value;
-        if (value > range[1]) range[1] = value;
-    }
-    return 1;
-}
-
 /* Results from sums. `ok`: 1 a value, 0 null (no tuple), 2 does not fit. */
 
 void tm_mean_i128(const tm_states *states, int64_t count, double *to, uint8_t *ok) {

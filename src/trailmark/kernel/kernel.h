@@ -63,6 +63,9 @@ typedef struct {
     int64_t count, record_bytes;
 } tm_keys;
 
+/* A whole number of a slot: where it begins, and its 4, 8 or 16 bytes. */
+typedef struct { int32_t at, width; } tm_place;
+
 /* Windows met in the running batch, numbered in the order they are met. */
 typedef struct {
     int64_t *slot;

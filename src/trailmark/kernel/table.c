@@ -186,18 +186,67 @@ int64_t tm_oldest_footprint(const tm_table *t) {
 }
 
 /* Copies of slots, field by field; what is NULL is not wanted. */
-void tm_read_slots(const tm_table *t, const int64_t *slots, int64_t count, int32_t *opened, int32_t *fill,
-                   uint8_t *keys, int64_t *starts, uint8_t *states) {
+void tm_read_slots(const tm_table *t, const int64_t *slots, int64_t count, uint8_t *keys, int64_t *starts,
+                   uint8_t *states) {
     const tm_header *h = t->header;
     for (int64_t i = 0; i < count; i++) {
         if (i + AHEAD < count) prefetch_slot(t, slots[i + AHEAD]);
         tm_slot *s = slot_at(t, slots[i]);
-        opened[i] = s->opened;
-        fill[i] = s->fill;
         copy_words(keys + i * h->key_bytes, slot_key(t, s), h->key_bytes);
         if (starts) starts[i] = *key_start(t, s);
         if (states) copy_words(states + i * h->state_bytes, slot_state(t, s), h->state_bytes);
     }
+}
+
+/* One column of whole numbers of slots, and the least and greatest so far; 1 if one needs over 64 bits. */
+static inline int64_t read_column(const tm_table *t, const int64_t *slots, int64_t count, int64_t at, int width,
+                                  int64_t *to, int64_t *ends) {
+    int64_t least = ends[0], greatest = ends[1], cut = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const uint8_t *bytes = (const uint8_t *)slot_at(t, slots[i]) + at;
+        int32_t four;
+        int64_t value, high;
+        if (width == 4) { memcpy(&four, bytes, 4); value = four; }
+        else memcpy(&value, bytes, 8);
+        if (width == 16) {
+            memcpy(&high, bytes + 8, 8);
+            cut |= high ^ (value >> 63);
+        }
+        to[i] = value;
+        least = value < least ? value : least;
+        greatest = value > greatest ? value : greatest;
+    }
+    ends[0] = least;
+    ends[1] = greatest;
+    return cut != 0;
+}
+
+/* Whole numbers of slots, one column of 64 bits after another, and the least and greatest of each column.
+ * Returns a bit for every column in which some number needs more than 64. */
+int64_t tm_read_numbers(const tm_table *t, const int64_t *slots, int64_t count, const tm_place *places,
+                        int64_t columns, int64_t *to, int64_t *ends) {
+    enum { BLOCK = 64 };                        /* slots that stay in the cache from column to column */
+    int64_t cut = 0;
+    for (int64_t c = 0; c < columns; c++) {
+        ends[2 * c] = INT64_MAX;
+        ends[2 * c + 1] = INT64_MIN;
+    }
+    for (int64_t from = 0; from < count; from += BLOCK) {
+        int64_t some = count - from < BLOCK ? count - from : BLOCK;
+        for (int64_t i = from + BLOCK; i < count && i < from + 2 * BLOCK; i++) prefetch_slot(t, slots[i]);
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t at = places[c].at, *column = to + c * count + from, *range = ends + 2 * c;
+            const int64_t *here = slots + from;
+            int64_t found = 0;
+            switch (places[c].width) {          /* each becomes a loop of its own */
+                case 4: found = read_column(t, here, some, at, 4, column, range); break;
+                case 8: found = read_column(t, here, some, at, 8, column, range); break;
+                default: found = read_column(t, here, some, at, 16, column, range);
+            }
+            cut |= found << c;
+        }
+    }
+    return cut;
 }
 
 void tm_pick_rows(const uint8_t *from, int64_t bytes, const int64_t *which, int64_t count, uint8_t *to) {
@@ -214,16 +263,30 @@ void tm_load_states(const tm_table *t, const tm_local *local, int64_t from, cons
     }
 }
 
-/* Writes the states of the windows that stay open back, and ends the batch's numbering. */
-void tm_store_states(tm_table *t, const tm_local *local, const uint8_t *states) {
-    int64_t bytes = t->header->state_bytes;
+/* Numbers of the windows that closed; returns how many. */
+int64_t tm_list_closed(const tm_local *local, int64_t *closed) {
+    int64_t count = 0;
+    for (int64_t w = 0; w < local->count; w++) {
+        closed[count] = w;
+        count += local->is_closed[w];
+    }
+    return count;
+}
+
+/* Writes the states of the windows that stay open back, and ends the batch's numbering. Lists the slots
+ * of those that opened in this batch; returns how many. */
+int64_t tm_store_states(tm_table *t, const tm_local *local, const uint8_t *states, int64_t *opened) {
+    int64_t bytes = t->header->state_bytes, count = 0;
     for (int64_t w = 0; w < local->count; w++) {
         if (w + AHEAD < local->count) prefetch_slot(t, local->slot[w + AHEAD]);
         if (local->is_closed[w]) continue;
         tm_slot *s = slot_at(t, local->slot[w]);
         s->mark = 0;
         copy_words(slot_state(t, s), states + w * bytes, bytes);
+        opened[count] = local->slot[w];
+        count += !local->is_prior[w];
     }
+    return count;
 }
 
 /* Bytes of the keys with strings of these slots, one after another; call first with to = NULL. */

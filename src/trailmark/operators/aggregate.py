@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trailmark.errors import SettingError
-from trailmark.kernel.columns import arrow_fixed
+from trailmark.kernel.columns import arrow_fixed, numbers
 from trailmark.kernel.library import kernel, reference
 from trailmark.operators.assign import (
     TimeAssignment,
@@ -114,10 +113,9 @@ class Aggregate:
         for fold in folds:
             fold.finish(states, windows.is_prior)
         results = self._results(table, windows, columns)
-        opened = windows.slot[~(windows.is_prior | windows.is_closed)]
-        self._store(table, windows, columns)
+        opened = self._store(table, windows, columns)
         is_late = times.is_late.view(np.bool_)
-        late_rows = int(is_late.sum())
+        late_rows = 0 if self.event_time is None else int(is_late.sum())
         late = rows.filter(pa.array(is_late)) if self._late == "keep" and late_rows else None
         return Outcome(
             results,
@@ -185,7 +183,7 @@ class Aggregate:
         column = rows.column(self.event_time)
         if not column.null_count:
             return rows, 0
-        return rows.filter(pc.is_valid(column)), column.null_count
+        return rows.filter(column.is_valid()), column.null_count
 
     def _close(self, table: StateTable, windows: BatchWindows, given: BatchInput) -> None:
         if not isinstance(self.window, TimeWindow) or given.watermark is None:
@@ -196,7 +194,7 @@ class Aggregate:
     def _results(
         self, table: StateTable, windows: BatchWindows, columns: BatchColumns
     ) -> pa.RecordBatch:
-        closed = np.flatnonzero(windows.is_closed)
+        closed = windows.closed()
         slots = windows.slot[closed]
         rows = table.read(slots, with_states=False)
         arrays = table.read_keys(slots, rows)
@@ -207,7 +205,7 @@ class Aggregate:
         arrays += [function.result(states, columns, heap) for function in self._functions]
         return pa.RecordBatch.from_arrays(arrays, schema=self._logged_schema)
 
-    def _store(self, table: StateTable, windows: BatchWindows, columns: BatchColumns) -> None:
+    def _store(self, table: StateTable, windows: BatchWindows, columns: BatchColumns) -> Slots:
         for function in self._functions:
             column = function.text_column()
             if column is None:
@@ -216,7 +214,7 @@ class Aggregate:
             table.reserve_heap(kernel.tm_blobs_need(states, windows.structure))
             source = bytes_structure(columns.get(column, "text"), table.heap_address)
             kernel.tm_store_blobs(table.structure, states, windows.structure, reference(source))
-        windows.store()
+        return windows.store()
 
     # Results and footprints
 
@@ -229,8 +227,8 @@ class Aggregate:
             return pa.RecordBatch.from_arrays([*keys, *values], schema=self.result_schema)
         start = results.column(at)
         kind = self.result_schema.field("window_start").type
-        end = pc.add(start, pa.scalar(self.window.size, pa.int64()))
-        arrays = [*keys, start.cast(kind), end.cast(kind), *values]
+        end = numbers(start) + self.window.size
+        arrays = [*keys, start.view(kind), arrow_fixed(end, kind), *values]
         return pa.RecordBatch.from_arrays(arrays, schema=self.result_schema)
 
     def snapshot(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:

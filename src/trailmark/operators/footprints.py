@@ -11,13 +11,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaChanged
-from trailmark.kernel.columns import arrow_fixed, arrow_narrow, plain, single, view
-from trailmark.kernel.library import Bytes, Local, address, kernel, reference
+from trailmark.kernel.columns import arrow_fixed, arrow_narrow, numbers, plain, single, view
+from trailmark.kernel.library import SLOT_HEADER, Bytes, Local, address, kernel, reference
 from trailmark.operators.protocol import FILL, FOOTPRINT, KIND, OPENED, START
 from trailmark.records import FootprintKind
-from trailmark.state.table import Slots, StateTable, TableLayout
+from trailmark.state.table import (
+    PLACE,
+    Numbers,
+    Places,
+    Slots,
+    StateTable,
+    TableLayout,
+)
 from trailmark.windows.bound import BoundFunction, StateField, states_structure
 from trailmark.windows.builtin import read_text
+
+# As plain numbers: NumPy takes several times as long to make one of a member of an enumeration.
+_OPEN, _CHECK = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
 
 
 class FootprintFormat:
@@ -29,41 +39,58 @@ class FootprintFormat:
         self._layout = layout
         self._functions = functions
         self._has_fill = has_fill
+        self._logged = [
+            (function, item)
+            for function in functions
+            for item in function.fields
+            if not pa.types.is_null(item.kind)
+        ]
+        self._is_all_numbers = all(_is_number(item) for _, item in self._logged)
+        self._places = self._number_places()
         fields = [pa.field(f.name, f.kind) for f in layout.keys.fields]
         fields += [pa.field(START, pa.int64())] if layout.has_start else []
         fields += [pa.field(KIND, pa.int8()), pa.field(OPENED, pa.int64())]
         fields += [pa.field(FILL, pa.int64())] if has_fill else []
-        fields += [pa.field(_column(f, item), item.kind) for f, item in self._logged()]
+        fields += [pa.field(_column(f, item), item.kind) for f, item in self._logged]
         self.schema = pa.schema(fields)
 
-    def _logged(self) -> list[tuple[BoundFunction, StateField]]:
-        return [
-            (function, item)
-            for function in self._functions
-            for item in function.fields
-            if not pa.types.is_null(item.kind)
+    def _number_places(self) -> Places:
+        """Start, batch opened, fill, and the whole numbers of the state, as they are logged."""
+        layout, header = self._layout, SLOT_HEADER.fields
+        assert header is not None
+        start = layout.key_offset + layout.keys.record_bytes
+        places = [(start, 8)] if layout.has_start else []
+        places += [(header["opened"][1], 4)]
+        places += [(header["fill"][1], 4)] if self._has_fill else []
+        places += [
+            (layout.state_offset + function.at + item.at, item.kind.bit_width // 8)
+            for function, item in self._logged
+            if _is_number(item)
         ]
+        return np.array(places, dtype=PLACE)
 
     def encode(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
-        rows = table.read(slots)
+        numbers = iter(table.read_numbers(slots, self._places))
+        rows = table.read(slots, with_states=not self._is_all_numbers)
         arrays = table.read_keys(slots, rows)
-        if rows.starts is not None:
-            arrays.append(arrow_narrow(rows.starts))
-        kinds = np.full(len(slots), FootprintKind.CHECK, dtype=np.int8)
-        kinds[:opened] = FootprintKind.OPEN
+        if self._layout.has_start:
+            arrays.append(_narrow(next(numbers)))
+        kinds = np.full(len(slots), _OPEN, dtype=np.int8)
+        kinds[opened:] = _CHECK
         arrays.append(arrow_fixed(kinds, pa.int8()))
-        arrays.append(arrow_narrow(rows.opened))
+        arrays.append(_narrow(next(numbers)))
         if self._has_fill:
-            arrays.append(arrow_narrow(rows.fill))
-        states = rows.states
-        assert states is not None
-        source = Bytes(None, None, table.heap_address)
-        for function, item in self._logged():
-            if item.is_text:
-                has_value = states[function.name]["seen"] == 1
-                arrays.append(read_text(states, function.at, source, has_value))
-            else:
-                arrays.append(_logged_column(states, function, item))
+            arrays.append(_narrow(next(numbers)))
+        for function, item in self._logged:
+            if _is_number(item):
+                column = next(numbers)
+                if not column.is_cut:
+                    arrays.append(_narrow(column))
+                    continue
+            if rows.states is None:
+                rows = table.read(slots)
+            assert rows.states is not None
+            arrays.append(_state_column(table, rows.states, function, item))
         return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
 
     def widen(self, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
@@ -85,7 +112,7 @@ class FootprintFormat:
         footprints = whole_numbers(rows, FOOTPRINT)
         rows = self.widen(rows, where)
         states = np.zeros(rows.num_rows, dtype=self._layout.state)
-        for function, item in self._logged():
+        for function, item in self._logged:
             column = rows.column(_column(function, item))
             if item.is_text:
                 self._load_text(table, states, function, column)
@@ -126,8 +153,7 @@ def _column(function: BoundFunction, item: StateField) -> str:
 
 def whole_numbers(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
     """A column of whole numbers, however narrow it was logged."""
-    column = single(rows.column(name)).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(column, dtype=np.int64)
+    return np.ascontiguousarray(numbers(single(rows.column(name))), dtype=np.int64)
 
 
 def _offsets(where: int | None, count: int) -> npt.NDArray[np.int32]:
@@ -135,26 +161,31 @@ def _offsets(where: int | None, count: int) -> npt.NDArray[np.int32]:
     return np.ctypeslib.as_array((ctypes.c_int32 * (count + 1)).from_address(where))
 
 
-def _logged_column(states: npt.NDArray[Any], function: BoundFunction, item: StateField) -> pa.Array:
+def _is_number(item: StateField) -> bool:
     """Whole numbers are logged as narrow as they are: most states are small."""
-    is_wide = pa.types.is_decimal128(item.kind)
-    if is_wide or pa.types.is_int64(item.kind):
-        values = np.empty(len(states), dtype=np.int64)
-        ends = np.zeros(2, dtype=np.int64)
-        extract = kernel.tm_field_i128 if is_wide else kernel.tm_field_i64
-        area = reference(states_structure(states, function.at + item.at))
-        is_narrow = extract(area, len(states), address(values), address(ends))
-        if is_narrow or not is_wide:
-            return arrow_narrow(values, (int(ends[0]), int(ends[1])))
+    return bool(pa.types.is_decimal128(item.kind) or pa.types.is_int64(item.kind))
+
+
+def _narrow(column: Numbers) -> pa.Array:
+    return arrow_narrow(column.values, column.ends)
+
+
+def _state_column(
+    table: StateTable, states: npt.NDArray[Any], function: BoundFunction, item: StateField
+) -> pa.Array:
+    if item.is_text:
+        has_value = states[function.name]["seen"] == 1
+        source = Bytes(None, None, table.heap_address)
+        return read_text(states, function.at, source, has_value)
     return arrow_fixed(states[function.name][item.name].copy(), item.kind)
 
 
 def _widen(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type == kind or not pa.types.is_integer(column.type):
         return column
+    low = numbers(column).astype(np.int64)
     if not pa.types.is_decimal128(kind):
-        return column.cast(kind)
-    low = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return arrow_fixed(low.astype(f"<i{kind.bit_width // 8}", copy=False), kind)
     return arrow_fixed(np.stack([low, low >> 63], axis=1), kind)
 
 

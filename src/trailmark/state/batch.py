@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trailmark.kernel.library import NEED_WINDOWS, Local, address, kernel, reference
 from trailmark.kernel.scratch import scratch
-from trailmark.state.table import StateTable
+from trailmark.state.table import Slots, StateTable
 
 
 class BatchWindows:
@@ -91,8 +91,20 @@ class BatchWindows:
         kernel.tm_pick_rows(address(states), size, address(which), len(which), address(chosen))
         return chosen
 
-    def store(self) -> None:
-        """Writes the states of open windows back and frees the slots of closed ones."""
+    def closed(self) -> npt.NDArray[np.int64]:
+        """Numbers of the windows that closed."""
+        # A number is written for every window before it is known whether it stays.
+        numbers = scratch("closed", self.count + 1, np.int64)
+        count = kernel.tm_list_closed(self.structure, address(numbers))
+        return numbers[:count]
+
+    def store(self) -> Slots:
+        """Writes the states of open windows back and frees the slots of closed ones. Returns those
+        that this batch opened and left open."""
         states = self.states()
-        kernel.tm_store_states(self._table.structure, self.structure, address(states))
+        opened = scratch("opened", self.count + 1, np.int64)
+        count = kernel.tm_store_states(
+            self._table.structure, self.structure, address(states), address(opened)
+        )
         kernel.tm_release_closed(self._table.structure, self.structure)
+        return opened[:count].copy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,16 +77,27 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class SlotRows:
-    """Copies of slots: when they opened, how far they are filled, their keys, starts and states.
+    """Copies of slots: their keys, starts and states.
 
     Keys and states are valid until the next slots are read.
     """
 
-    opened: npt.NDArray[np.int32]
-    fill: npt.NDArray[np.int32]
     keys: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64] | None
     states: npt.NDArray[Any] | None
+
+
+#: Whole numbers of a slot: where each begins, and how wide it is. At most 63 of them.
+Places = npt.NDArray[Any]
+PLACE = np.dtype([("at", "<i4"), ("width", "<i4")])
+
+
+class Numbers(NamedTuple):
+    """A column of whole numbers, the least and the greatest, and whether some need more bits."""
+
+    values: npt.NDArray[np.int64]
+    ends: tuple[int, int]
+    is_cut: bool
 
 
 def _step(size: int) -> int:
@@ -247,8 +258,6 @@ class StateTable:
         """Copies of slots."""
         count, layout = len(slots), self.layout
         rows = SlotRows(
-            np.empty(count, dtype=np.int32),
-            np.empty(count, dtype=np.int32),
             scratch("slot keys", count * layout.keys.record_bytes, np.uint8).reshape(
                 count, layout.keys.record_bytes
             ),
@@ -259,13 +268,30 @@ class StateTable:
             self.structure,
             address(slots),
             count,
-            address(rows.opened),
-            address(rows.fill),
             address(rows.keys),
             address(rows.starts),
             address(rows.states),
         )
         return rows
+
+    def read_numbers(self, slots: Slots, places: Places) -> list[Numbers]:
+        """Whole numbers of slots, one column for each place. Valid until the next are read."""
+        count = len(slots)
+        columns = scratch("slot numbers", len(places) * count, np.int64).reshape(len(places), count)
+        ends = np.empty((len(places), 2), dtype=np.int64)
+        too_wide = kernel.tm_read_numbers(
+            self.structure,
+            address(slots),
+            count,
+            address(places),
+            len(places),
+            address(columns),
+            address(ends),
+        )
+        return [
+            Numbers(column, (low, high), bool(too_wide >> place & 1))
+            for place, (column, (low, high)) in enumerate(zip(columns, ends.tolist(), strict=True))
+        ]
 
     def read_keys(self, slots: Slots, rows: SlotRows) -> list[pa.Array]:
         """The key columns of slots that were read."""

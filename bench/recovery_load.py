@@ -1,7 +1,8 @@
 """Loads the state of a log in a new process and prints how long it took, as JSON.
 
-The clock starts after NumPy and Arrow are imported, which every Spark Python worker has done, and
-before anything of Trailmark is: ``cold`` counts its import and loading its compiled code.
+The clock starts where a Spark Python worker begins to run a function over Arrow batches: PySpark's
+worker, NumPy and Arrow are imported, nothing of Trailmark is. ``cold`` counts Trailmark's import,
+loading its compiled code, and the first load of the process.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 
 import numpy  # noqa: F401
 import pyarrow  # noqa: F401
+import pyspark.worker  # noqa: F401
 
 
 def main(root: str, target: int) -> None:

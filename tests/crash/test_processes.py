@@ -126,6 +126,7 @@ def run_without_end(pipe: Pipe, place: Place, seed: float, last: int | None) -> 
     buckets = [place.bucket(number) for number in range(place.buckets)]
     rng = random.Random(seed)
     batch = max(0, min(place.logs().output(number).newest() for number in range(place.buckets)))
+    split(place.case, _endless_rows(batch), place.buckets)  # what that imports is not our subject
     pipe.send(batch)
     while last is None or batch <= last:
         parts = split(place.case, _endless_rows(batch), place.buckets)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.rates import Rates
 from trailmark.records import NO_BATCH
 
 
@@ -40,6 +41,8 @@ class Account:
         What closed windows in this batch, in microseconds.
     is_reachable
         Whether the policy's targets can be met with so many windows open.
+    predicted_us
+        How long a recovery would take, from the rates measured so far.
     """
 
     open_windows: int
@@ -53,6 +56,7 @@ class Account:
     inputs_total: int
     watermark: int | None = None
     is_reachable: bool = True
+    predicted_us: int = 0
 
     def to_attributes(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,6 +93,7 @@ def next_account(
     open_windows: int,
     watermark: int | None,
     is_reachable: bool,
+    rates: Rates,
 ) -> Account:
     """The account after a batch, from the one before it.
 
@@ -106,6 +111,7 @@ def next_account(
     # If the segment of the oldest footprint were damaged, the batch before it would be the base.
     generation = ledger.at(needs - 2) if needs - 1 <= batch else None
     keep_from = before.keep_from if generation is None else generation.needs
+    replay = 0 if after is None else now.inputs - after.inputs
     return Account(
         open_windows=open_windows,
         oldest=oldest,
@@ -113,9 +119,10 @@ def next_account(
         needs=needs,
         keep_from=max(keep_from, before.keep_from),
         extent=extent,
-        replay=0 if after is None else now.inputs - after.inputs,
+        replay=replay,
         records_total=now.records,
         inputs_total=now.inputs,
         watermark=watermark,
         is_reachable=is_reachable,
+        predicted_us=rates.predict_us(extent, replay),
     )

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from trailmark.checkpoint.budget import Budget
 from trailmark.checkpoint.ledger import Ledger, Totals
-from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.checkpoint.policy import NoCheckpoint, Policy
+from trailmark.checkpoint.rates import Rates
 from trailmark.operators.protocol import Operator
 from trailmark.records import NO_BATCH
 from trailmark.state.table import Slots, StateTable
@@ -37,6 +38,7 @@ def choose_footprints(
     batch: int,
     now: Totals,
     opened: Slots,
+    rates: Rates,
 ) -> Chosen:
     """Footprints of the windows that have none yet, then of old ones as the policy says.
 
@@ -52,26 +54,33 @@ def choose_footprints(
         first = np.concatenate([opened, bare])
     now = Totals(now.records + len(first), now.inputs, now.needs)
     started = budget.now_us()
-    checked = _check_oldest(table, ledger, policy, budget, batch, now)
+    q, u = policy.targets(rates)
+    checked = _check_oldest(table, ledger, q, u, budget, batch, now)
     slots = np.concatenate([first, checked]) if len(checked) else first
     footprints = operator.snapshot(table, slots, len(first)) if len(slots) else None
     if len(checked):
         took_us = budget.now_us() - started
         budget.spend(len(checked), took_us * len(checked) / len(slots))
-    is_reachable = policy.q is None or policy.q >= table.open_windows
+    is_reachable = q is None or q >= table.open_windows
     return Chosen(footprints, len(first), len(checked), is_reachable)
 
 
 def _check_oldest(
-    table: StateTable, ledger: Ledger, policy: Continuous, budget: Budget, batch: int, now: Totals
+    table: StateTable,
+    ledger: Ledger,
+    q: int | None,
+    u: int | None,
+    budget: Budget,
+    batch: int,
+    now: Totals,
 ) -> Slots:
     """Takes windows from the oldest footprint on, until both targets are met or nothing is left."""
-    if policy.q is None and policy.u is None:
+    if q is None and u is None:
         return np.empty(0, dtype=np.int64)
     left = budget.affordable()
     taken: list[Slots] = []
     while left is None or left > 0:
-        before = ledger.first_batch_within(now, policy.q, policy.u)
+        before = ledger.first_batch_within(now, q, u)
         most = _STEP if left is None else min(_STEP, left)
         slots = table.take_oldest(before, batch, most)
         if not len(slots):

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+from trailmark.checkpoint.rates import Rates
 from trailmark.errors import SettingError
 from trailmark.settings import parse_duration
 
@@ -40,6 +41,9 @@ class Continuous:
     interval, period
         Budget: at most ``interval`` of checking in every ``period`` of time. Without them there is
         no limit.
+    objective
+        Instead of ``q`` and ``u``: how long a recovery may take. The targets then follow from the
+        rates that the bucket has measured; see :meth:`within`.
 
     Examples
     --------
@@ -51,8 +55,41 @@ class Continuous:
     u: int | None = None
     interval: str | timedelta | None = None
     period: str | timedelta | None = None
+    objective: str | timedelta | None = None
+
+    @classmethod
+    def within(
+        cls,
+        objective: str | timedelta,
+        *,
+        interval: str | timedelta | None = None,
+        period: str | timedelta | None = None,
+    ) -> Continuous:
+        """Keeps the predicted recovery time within an objective.
+
+        Examples
+        --------
+        >>> Continuous.within("2 seconds").describe()["objective_us"]
+        2000000
+        """
+        return cls(interval=interval, period=period, objective=objective)
+
+    def targets(self, rates: Rates) -> tuple[int | None, int | None]:
+        """Q and U: as given, or half of the objective for each of loading and replaying."""
+        if self.objective is None:
+            return self.q, self.u
+        half_us = max(0.0, (self.objective_us - rates.open_us) / 2)
+        return int(half_us / rates.load_us_per_record), int(half_us / rates.replay_us_per_tuple)
 
     def __post_init__(self) -> None:
+        if self.objective is not None and (self.q is not None or self.u is not None):
+            raise SettingError(
+                "Give either an objective or targets.", where="Continuous(q=, u=, objective=)"
+            )
+        if self.objective is not None and not self.objective_us:
+            raise SettingError(
+                "An objective of no time cannot be met.", where="Continuous(objective=...)"
+            )
         for name, value in (("q", self.q), ("u", self.u)):
             is_whole = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and (not is_whole or value < 0):
@@ -81,6 +118,10 @@ class Continuous:
         return 0 if self.interval is None else _microseconds(self.interval, "interval")
 
     @property
+    def objective_us(self) -> int:
+        return 0 if self.objective is None else _microseconds(self.objective, "objective")
+
+    @property
     def period_us(self) -> int:
         return 0 if self.period is None else _microseconds(self.period, "period")
 
@@ -91,6 +132,7 @@ class Continuous:
             "u": self.u,
             "interval_us": self.interval_us or None,
             "period_us": self.period_us or None,
+            "objective_us": self.objective_us or None,
         }
 
 

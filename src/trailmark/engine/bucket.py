@@ -27,7 +27,13 @@ from trailmark.checkpoint.ledger import Totals
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.opening import StateKeeper
-from trailmark.engine.refusals import check_number, check_order, check_same_input, select_columns
+from trailmark.engine.refusals import (
+    check_number,
+    check_order,
+    check_same_input,
+    goes_backward,
+    select_columns,
+)
 from trailmark.engine.report import BatchReport
 from trailmark.engine.state import BucketState
 from trailmark.errors import BatchGoesBackward, CacheFull
@@ -50,8 +56,10 @@ from trailmark.windows.spec import event_times
 
 _log = logging.getLogger("trailmark")
 
-#: Input is trimmed after every so many batches, so that listing the log costs nothing per batch.
+#: Logs are trimmed and merged after every so many batches: listing them must not cost anything in
+#: the others.
 _TRIM_EVERY = 16
+_MERGE_EVERY = 256
 
 
 @dataclass(slots=True)
@@ -91,6 +99,12 @@ class Bucket:
         this object only.
     now_us
         A clock that never goes back, in microseconds; measures work, and so bounds it.
+    retain_batches
+        Output that no recovery needs is removed when it is so many batches old; None keeps all of
+        it, merged into large files.
+    answers_older
+        Whether a batch is answered from the log when a later one is there too. Without it, that is
+        refused: who asks for it has gone back.
     """
 
     def __init__(
@@ -101,6 +115,9 @@ class Bucket:
         policy: Policy,
         cache: StateCache | None = None,
         now_us: MonotonicClock = monotonic_us,
+        *,
+        retain_batches: int | None = None,
+        answers_older: bool = True,
     ) -> None:
         self.operator = operator
         self.number = number
@@ -110,7 +127,8 @@ class Bucket:
         self._inputs = logs.input(number)
         self._output = logs.output(number)
         self._keeper = StateKeeper(operator, logs, self._inputs, self._output, cache, now_us)
-        self._has_warned = False
+        self._retain_batches = retain_batches
+        self._answers_older = answers_older
         self._settled = logs.first_batch
 
     def run(self, batch: int, rows: pa.Table | pa.RecordBatch) -> BatchReport:
@@ -200,8 +218,11 @@ class Bucket:
             state.begin_change()
             footprint = batch if self._policy.writes_footprints else NO_BATCH
             given = replace(ingested.given, footprint=footprint)
+            started = self._now_us()
             outcome = self.operator.process(state.table, given)
-            chosen, now = self._choose(state, batch, outcome, ingested.digest.rows)
+            tuples = ingested.digest.rows
+            state.rates = state.rates.after_batch(tuples, self._now_us() - started)
+            chosen, now = self._choose(state, batch, outcome, tuples)
             link, is_ours = ingested.settle()
             if not is_ours:
                 self._keeper.drop()
@@ -215,6 +236,7 @@ class Bucket:
                 open_windows=state.table.open_windows,
                 watermark=given.watermark,
                 is_reachable=chosen.is_reachable,
+                rates=state.rates,
             )
             published = self._publish(state, batch, ingested, outcome, chosen, account, recovery)
             if not published.created:
@@ -225,7 +247,10 @@ class Bucket:
             self._keeper.drop(forget=isinstance(error, CacheFull))
             raise
         if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
-            self.trim()
+            retained = self._retain_batches
+            self.trim(None if retained is None else batch + 1 - retained)
+        if self._retain_batches is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
+            self._output.merge(account.keep_from - 2, smallest_run=_MERGE_EVERY // 4)
         return BatchReport(
             batch,
             self.number,
@@ -261,11 +286,11 @@ class Bucket:
             batch,
             now,
             outcome.opened,
+            state.rates,
         )
         if budget is not None:
             state.budget = budget.notes()
-        if not chosen.is_reachable and not self._has_warned:
-            self._has_warned = True
+        if before.is_reachable and not chosen.is_reachable:
             _log.warning(
                 "bucket %d: the extent cannot get below the %d windows that are open; q is less",
                 self.number,
@@ -295,6 +320,7 @@ class Bucket:
         attributes = {
             **account.to_attributes(),
             "policy": self._policy.describe(),
+            "rates": state.rates.to_attributes(),
             "late_rows": outcome.late_rows,
             "late_updates": outcome.late_updates,
             "null_times": outcome.null_times,
@@ -357,6 +383,8 @@ class Bucket:
         self._settled = newest + 1
 
     def _answer_from_log(self, batch: int, digest: Fingerprint) -> BatchReport:
+        if not self._answers_older and self._output.contains(batch + 1):
+            raise goes_backward(batch, "the log holds later ones", self._output.directory)
         segment = self._output.read(batch)
         check_same_input(segment, digest)
         self._output.settle(batch)

@@ -16,6 +16,20 @@ from trailmark.records import Stream
 from trailmark.settings import LogSettings
 
 
+def describe_logs(
+    operator: Operator, buckets: int, query_id: str | None = None, first_batch: int = 0
+) -> OperatorMeta:
+    """What the logs of an operator say about themselves when they are created now."""
+    return OperatorMeta(
+        operator=dict(operator.describe()),
+        input_schema=operator.input_schema,
+        result_schema=operator.result_schema,
+        buckets=buckets,
+        query_id=query_id,
+        first_batch=first_batch,
+    )
+
+
 class OperatorLogs:
     """Opens the logs below a storage, or creates them for an operator.
 
@@ -44,14 +58,7 @@ class OperatorLogs:
         settings: LogSettings | None = None,
         clock: Clock = wall_clock_us,
     ) -> None:
-        expected = OperatorMeta(
-            operator=dict(operator.describe()),
-            input_schema=operator.input_schema,
-            result_schema=operator.result_schema,
-            buckets=buckets,
-            query_id=query_id,
-            first_batch=first_batch,
-        )
+        expected = describe_logs(operator, buckets, query_id, first_batch)
         self.storage = storage
         self.meta = create_or_open(storage, expected)
         self._settings = settings

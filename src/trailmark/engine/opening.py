@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from trailmark.checkpoint.rates import Rates
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.refusals import check_order
 from trailmark.engine.state import BucketState, layout_of
@@ -61,7 +66,15 @@ class StateKeeper:
         if newest == NO_BATCH and batch == self._logs.first_batch:
             return self.state, None
         check_order(batch, newest, self._logs.first_batch, self._output.directory)
+        self._clear_away()
         return self.state, self._recover(self.state, batch - 1, why)
+
+    def _clear_away(self) -> None:
+        """A recovery follows a crash or a move: files of dead writers, tables nobody uses."""
+        for log in (self._inputs, self._output):
+            self._logs.storage.clean(log.directory)
+        if self._cache is not None:
+            self._cache.sweep(time.time())
 
     def drop(self, *, forget: bool = False) -> None:
         """Lets the state go; with ``forget``, for everybody."""
@@ -126,14 +139,21 @@ class StateKeeper:
         )
         state.batch = target
         state.account = account
-        state.output = self._newest_output(target)
+        state.output, logged = self._newest_output(target)
         _, checksum = self._inputs.read_footer(target)
         state.inputs = SegmentLink(target, checksum)
-        return RecoveryReport(why, plan, int(planned - started), load_us, replay_us)
+        plan_us = int(planned - started)
+        expected = Rates.from_attributes(logged.get("rates", {}))
+        state.rates = expected.after_recovery(
+            plan.records_read, plan_us + load_us, plan.replay_tuples, replay_us
+        )
+        predicted_us = int(logged.get("predicted_us", 0))
+        return RecoveryReport(why, plan, plan_us, load_us, replay_us, predicted_us)
 
-    def _newest_output(self, batch: int) -> SegmentLink:
+    def _newest_output(self, batch: int) -> tuple[SegmentLink, Mapping[str, Any]]:
+        """Link and attributes of the newest output; no attributes if it is damaged."""
         try:
-            _, checksum = self._output.read_footer(batch)
+            footer, checksum = self._output.read_footer(batch)
         except DamagedSegment:
-            checksum = UNKNOWN_CHECKSUM
-        return SegmentLink(batch, checksum)
+            return SegmentLink(batch, UNKNOWN_CHECKSUM), {}
+        return SegmentLink(batch, checksum), footer.attributes

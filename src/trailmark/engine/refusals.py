@@ -45,14 +45,14 @@ def check_same_input(segment: Segment, digest: Fingerprint) -> None:
             f"{digest.rows:,} now).",
             where=segment.origin.path,
             fix="The query's checkpoint was deleted or rolled back, or another query uses this "
-            "path. Restore the checkpoint, or start on a new path.",
+            "path. Restore the checkpoint, or start with a new path and a new checkpoint.",
         )
 
 
 def check_number(batch: int, first_batch: int, where: str) -> None:
     """A batch lies between the first and the last a log can have."""
     if batch < first_batch:
-        raise _backward(batch, f"the log begins with batch {first_batch}", where)
+        raise goes_backward(batch, f"the log begins with batch {first_batch}", where)
     if batch > LAST_BATCH:
         raise SettingError(
             f"Batch {batch} is beyond the last one a log can have, {LAST_BATCH}.", where="batch"
@@ -62,7 +62,7 @@ def check_number(batch: int, first_batch: int, where: str) -> None:
 def check_order(batch: int, newest: int, first_batch: int, where: str) -> None:
     """A new batch follows the newest one of the log."""
     if newest > batch - 1:
-        raise _backward(batch, f"the log holds batches up to {newest}", where)
+        raise goes_backward(batch, f"the log holds batches up to {newest}", where)
     if newest < batch - 1:
         last = "no batch yet" if newest == NO_BATCH else f"batches up to {newest}"
         raise BatchSkipped(
@@ -70,14 +70,14 @@ def check_order(batch: int, newest: int, first_batch: int, where: str) -> None:
             f"{max(newest + 1, first_batch)} is missing.",
             where=where,
             fix="A batch was left unevaluated (take or head in foreachBatch?), or segments "
-            "were deleted. Restore them, or start on a new path.",
+            "were deleted. Restore them, or start the query with a new path and a new checkpoint.",
         )
 
 
-def _backward(batch: int, why: str, where: str) -> BatchGoesBackward:
+def goes_backward(batch: int, why: str, where: str) -> BatchGoesBackward:
     return BatchGoesBackward(
         f"Batch {batch} cannot be taken in again: {why}.",
         where=where,
-        fix="The query's checkpoint was deleted or rolled back. Restore it, or start on a new "
-        "path.",
+        fix="The query's checkpoint was deleted or rolled back. Restore it, or start with a new "
+        "path and a new checkpoint.",
     )

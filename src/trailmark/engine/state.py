@@ -9,6 +9,7 @@ from typing import Any
 
 from trailmark.checkpoint.account import Account, empty_account
 from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.rates import Rates
 from trailmark.operators.protocol import Operator
 from trailmark.records import START_OF_LOG, SegmentLink
 from trailmark.state.cache import CachedBucket, Token, boot_id
@@ -16,7 +17,7 @@ from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 
 #: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
-_TABLE_FORMAT = 1
+_TABLE_FORMAT = 2
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class BucketState:
     inputs: SegmentLink
     cached: CachedBucket | None = None
     budget: dict[str, Any] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
 
     @classmethod
     def empty(
@@ -64,6 +66,7 @@ class BucketState:
             inputs,
             cached,
             notes["budget"],
+            Rates.from_attributes(notes["rates"]),
         )
 
     def begin_change(self) -> None:
@@ -78,6 +81,7 @@ class BucketState:
             "account": self.account.to_attributes(),
             "inputs": {"batch": self.inputs.batch, "checksum": self.inputs.checksum},
             "budget": self.budget,
+            "rates": self.rates.to_attributes(),
         }
         files = self.table.memory.files()
         token = Token(boot_id(), log_id, bucket, self.output, layout_of(operator), files, notes)

@@ -32,7 +32,7 @@ from trailmark.log.appending import Appending, Published
 from trailmark.log.clock import Clock, MonotonicClock, monotonic_us, wall_clock_us
 from trailmark.log.damage import Origin
 from trailmark.log.footer import Footer, LogIdentity, TimeRange
-from trailmark.log.meta import OperatorMeta, create_or_open, read_meta
+from trailmark.log.meta import OperatorMeta, check_same_operator, create_or_open, read_meta
 from trailmark.log.segment import (
     Codecs,
     EncodedSegment,
@@ -72,6 +72,7 @@ __all__ = [
     "TimeRange",
     "TrimReport",
     "Unreadable",
+    "check_same_operator",
     "create_or_open",
     "decode_footer",
     "decode_segment",

@@ -105,11 +105,12 @@ def create_or_open(storage: Storage, expected: OperatorMeta) -> OperatorMeta:
         storage.publish(META_PATH, [expected.to_json()], force_sync=True)
         stored = read_meta(storage)
         assert stored is not None, "a published file does not vanish"
-    _check_same_query(stored, expected)
+    check_same_operator(stored, expected)
     return stored
 
 
-def _check_same_query(stored: OperatorMeta, expected: OperatorMeta) -> None:
+def check_same_operator(stored: OperatorMeta, expected: OperatorMeta) -> None:
+    """Refuses to use logs that another query or a different operator wrote."""
     if expected.query_id is not None and expected.query_id != stored.query_id:
         raise OtherQuery(
             f"The logs belong to another query: {stored.query_id} -> {expected.query_id}.",

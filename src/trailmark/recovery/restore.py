@@ -18,13 +18,18 @@ from trailmark.state.table import StateTable
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What a recovery did, and why it was needed."""
+    """What a recovery did, why it was needed, and how long it had been expected to take."""
 
     why: str
     plan: RecoveryPlan
     plan_us: int
     load_us: int
     replay_us: int
+    predicted_us: int = 0
+
+    @property
+    def took_us(self) -> int:
+        return self.plan_us + self.load_us + self.replay_us
 
     def describe(self) -> dict[str, Any]:
         """As it is written into the footer of the batch that follows."""
@@ -42,6 +47,7 @@ class RecoveryReport:
             "plan_us": self.plan_us,
             "load_us": self.load_us,
             "replay_us": self.replay_us,
+            "predicted_us": self.predicted_us,
         }
 
 

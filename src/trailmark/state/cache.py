@@ -22,6 +22,9 @@ from trailmark.errors import NoPermission
 from trailmark.records import SegmentLink
 from trailmark.state.memory import Memory
 
+#: Seconds after which a table that nobody touched is in the way of others.
+ABANDONED_AFTER = 3600.0
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -157,6 +160,40 @@ class StateCache:
             os.close(descriptor)
             return None
         return CachedBucket(directory, descriptor)
+
+    def sweep(self, now: float, older_than: float = ABANDONED_AFTER) -> list[Path]:
+        """Removes tables that nobody holds and nobody has used for so many seconds.
+
+        Whose they were recovers from its log if it ever comes back.
+        """
+        removed = []
+        for directory in self._directories():
+            try:
+                descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Every batch replaces the token, which changes the directory.
+                if now - os.fstat(descriptor).st_mtime > older_than:
+                    CachedBucket(directory, descriptor).clear()
+                    directory.rmdir()
+                    removed.append(directory)
+            except OSError:
+                continue  # in use, or somebody else sweeps too
+            finally:
+                os.close(descriptor)
+        for log in {directory.parent for directory in removed}:
+            with suppress(OSError):  # it still holds other buckets
+                log.rmdir()
+        return removed
+
+    def _directories(self) -> list[Path]:
+        try:
+            _check_private(self.root)
+            return [bucket for log in self.root.iterdir() for bucket in log.iterdir()]
+        except (OSError, NoPermission):
+            return []
 
 
 def _check_private(root: Path) -> None:

@@ -20,6 +20,7 @@ from trailmark.checkpoint.budget import Budget
 from trailmark.checkpoint.choose import choose_footprints
 from trailmark.checkpoint.ledger import Ledger, Totals
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
+from trailmark.checkpoint.rates import Rates
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import FootprintKind
 from trailmark.state.memory import Memory
@@ -191,12 +192,14 @@ def test_windows_without_a_footprint_get_theirs_before_any_check() -> None:
     budget = Budget.from_notes(Continuous(), {}, lambda: 0.0)
     now = Totals(0, 7, 0)
     chosen = choose_footprints(
-        operator, table, ledger, Continuous(), budget, 1, now, outcome.opened
+        operator, table, ledger, Continuous(), budget, 1, now, outcome.opened, Rates()
     )
     assert (chosen.opened, chosen.checked) == (7, 0)
     assert chosen.footprints is not None
     assert chosen.footprints.num_rows == 7
     assert table.oldest_footprint() == 1
     nothing = np.empty(0, dtype=np.int64)
-    again = choose_footprints(operator, table, ledger, Continuous(), budget, 2, now, nothing)
+    again = choose_footprints(
+        operator, table, ledger, Continuous(), budget, 2, now, nothing, Rates()
+    )
     assert (again.footprints, again.opened, again.checked) == (None, 0, 0)

@@ -68,6 +68,7 @@ def test_policies_are_described_by_all_they_were_given() -> None:
         "u": 2,
         "interval_us": 3,
         "period_us": 4,
+        "objective_us": None,
     }
     assert Continuous().describe() == {
         "policy": "continuous",
@@ -75,6 +76,7 @@ def test_policies_are_described_by_all_they_were_given() -> None:
         "u": None,
         "interval_us": None,
         "period_us": None,
+        "objective_us": None,
     }
     assert NoCheckpoint().describe() == {"policy": "none"}
 

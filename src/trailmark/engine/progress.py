@@ -1,0 +1,113 @@
+"""What an operator did in a batch, read from the footers of its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trailmark.checkpoint.account import Account
+from trailmark.log import Footer, OperatorMeta, Storage, StreamLog
+from trailmark.records import FrameKind, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a bucket did to get its state back before a batch.
+
+    Attributes
+    ----------
+    bucket, batch
+        Which bucket, and the batch it recovered for.
+    why
+        What had become of the state.
+    segments_read, footprints, replay_tuples
+        Output segments read, windows loaded, and input tuples replayed.
+    load_us, replay_us
+        Microseconds to find and load the windows, and to replay the input.
+    predicted_us
+        What the batch before had predicted for both together.
+    """
+
+    bucket: int
+    batch: int
+    why: str
+    segments_read: int
+    footprints: int
+    replay_tuples: int
+    load_us: int
+    replay_us: int
+    predicted_us: int
+
+    @classmethod
+    def from_attributes(cls, bucket: int, batch: int, found: Mapping[str, Any]) -> Recovery:
+        return cls(
+            bucket,
+            batch,
+            found["why"],
+            found["segments_read"],
+            found["footprints"],
+            found["replay_tuples"],
+            found["plan_us"] + found["load_us"],
+            found["replay_us"],
+            found["predicted_us"],
+        )
+
+    @property
+    def took_us(self) -> int:
+        return self.load_us + self.replay_us
+
+    def __str__(self) -> str:
+        return (
+            f"bucket {self.bucket} recovered before batch {self.batch} in "
+            f"{self.took_us / 1000:,.0f} ms (predicted {self.predicted_us / 1000:,.0f} ms), as "
+            f"{self.why}: {self.footprints:,} windows loaded from {self.segments_read} segments, "
+            f"{self.replay_tuples:,} tuples replayed"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """An operator at the end of a batch: sums over its buckets, and the longest prediction."""
+
+    batch: int
+    tuples: int
+    results: int
+    open_windows: int
+    extent: int
+    replay: int
+    predicted_us: int
+    late_rows: int
+    footprints: int
+    is_reachable: bool
+    recoveries: tuple[Recovery, ...]
+
+
+def read_progress(storage: Storage, meta: OperatorMeta, batch: int) -> Progress:
+    """The progress of a batch that every bucket has published."""
+    footers = [
+        StreamLog(storage, Stream.OUTPUT, meta.log_id, bucket).read_footer(batch)[0]
+        for bucket in range(meta.buckets)
+    ]
+    accounts = [Account.from_attributes(footer.attributes) for footer in footers]
+    return Progress(
+        batch,
+        tuples=sum(footer.fingerprint.rows for footer in footers),
+        results=sum(footer.rows.get(FrameKind.RESULTS, 0) for footer in footers),
+        open_windows=sum(account.open_windows for account in accounts),
+        extent=sum(account.extent for account in accounts),
+        replay=sum(account.replay for account in accounts),
+        predicted_us=max(account.predicted_us for account in accounts),
+        late_rows=sum(footer.attributes["late_rows"] for footer in footers),
+        footprints=sum(footer.rows.get(FrameKind.FOOTPRINTS, 0) for footer in footers),
+        is_reachable=all(account.is_reachable for account in accounts),
+        recoveries=tuple(_recoveries(footers)),
+    )
+
+
+def _recoveries(footers: list[Footer]) -> list[Recovery]:
+    return [
+        Recovery.from_attributes(bucket, footer.batch, footer.attributes["recovery"])
+        for bucket, footer in enumerate(footers)
+        if "recovery" in footer.attributes
+    ]

@@ -1,0 +1,58 @@
+"""How long output is kept, and who may ask for it again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.followed import Followed
+from tests.support.orders import count_case, random_orders
+from trailmark.checkpoint.policy import Continuous
+from trailmark.engine import Bucket
+from trailmark.errors import BatchGoesBackward
+
+
+def _run(batches: int) -> Followed:
+    return Followed(
+        count_case(random_orders(random.Random(3), batches=batches, rows=12, items=5)),
+        Continuous(u=40),
+    )
+
+
+def _bucket(run: Followed, **given: object) -> Bucket:
+    return Bucket(run.case.operator(), run.query.logs(), 0, Continuous(u=40), **given)  # type: ignore[arg-type]
+
+
+def test_output_is_removed_once_it_is_old_and_no_recovery_needs_it() -> None:
+    run = _run(100)
+    bucket = _bucket(run, retain_batches=20)
+    for batch, rows in enumerate(run.case.batches):
+        bucket.run(batch, rows)
+    held = run.query.logs().output(0).batches()
+    assert held[-1] == 99
+    assert 20 <= len(held) <= 20 + 16
+    bucket.close()
+    report = _bucket(run, retain_batches=20).run(99, run.case.batches[99])
+    assert report.was_logged
+
+
+def test_without_a_limit_all_output_is_kept_in_few_files() -> None:
+    run = _run(300)
+    bucket = _bucket(run)
+    for batch, rows in enumerate(run.case.batches):
+        bucket.run(batch, rows)
+    logs = run.query.logs()
+    assert logs.output(0).batches() == list(range(300))
+    assert len(logs.storage.list("out/00000")) < 100
+
+
+def test_a_bucket_that_answers_no_older_batches_says_that_the_query_went_back() -> None:
+    run = _run(5)
+    bucket = _bucket(run, answers_older=False)
+    for batch, rows in enumerate(run.case.batches):
+        bucket.run(batch, rows)
+    assert bucket.run(4, run.case.batches[4]).was_logged
+    with pytest.raises(BatchGoesBackward, match="the log holds later ones") as refused:
+        bucket.run(3, run.case.batches[3])
+    assert "checkpoint was deleted or rolled back" in refused.value.fix

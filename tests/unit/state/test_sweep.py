@@ -1,0 +1,47 @@
+"""Tables that nobody uses are removed from the cache; those in use are not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trailmark.state.cache import StateCache
+
+
+def _make(cache: StateCache, log: str, bucket: int, age: float) -> Path:
+    held = cache.acquire(log, bucket)
+    assert held is not None
+    held.memory(is_new=True).region("slots", 4096)
+    os.utime(held.directory, (1e9 - age, 1e9 - age))
+    held.close()
+    return held.directory
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> StateCache:
+    return StateCache(tmp_path / "cache")
+
+
+def test_old_tables_go_and_young_ones_stay(cache: StateCache) -> None:
+    old, young = _make(cache, "a", 0, 4000), _make(cache, "b", 1, 3000)
+    assert cache.sweep(1e9) == [old]
+    assert not old.parent.exists()
+    assert [file.name for file in young.iterdir()] == ["slots"]
+
+
+def test_a_table_in_use_stays_however_old_it_is(cache: StateCache) -> None:
+    old = _make(cache, "a", 0, 4000)
+    held = cache.acquire("a", 0)
+    assert held is not None
+    os.utime(held.directory, (1e9 - 4000, 1e9 - 4000))
+    assert cache.sweep(1e9) == []
+    assert old.exists()
+    held.close()
+    os.utime(old, (1e9 - 4000, 1e9 - 4000))
+    assert cache.sweep(1e9) == [old]
+
+
+def test_a_cache_that_is_not_there_is_swept_in_peace(cache: StateCache) -> None:
+    assert cache.sweep(1e9) == []

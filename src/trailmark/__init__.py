@@ -1,8 +1,10 @@
 """Stateful streaming that recovers in bounded time.
 
-The names below are what a user writes: windows, functions and policies. The engine that carries
-them out is in :mod:`trailmark.engine`.
+The names below are what a user writes: an operator on a DataFrame, windows, functions and policies.
+The engine that carries them out is in :mod:`trailmark.engine`.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.errors import TrailmarkError
@@ -20,16 +22,22 @@ from trailmark.windows.functions import (
 )
 from trailmark.windows.spec import count_window, time_window
 
+if TYPE_CHECKING:
+    from trailmark.spark.aggregate import aggregate
+    from trailmark.spark.listener import listen
+
 __all__ = [
     "Continuous",
     "NoCheckpoint",
     "TrailmarkError",
     "UserFunction",
+    "aggregate",
     "avg",
     "count",
     "count_window",
     "first",
     "last",
+    "listen",
     "max",
     "min",
     "stddev",
@@ -37,3 +45,16 @@ __all__ = [
     "time_window",
     "variance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What the driver uses is imported when it is used: workers that recover do without it."""
+    if name == "aggregate":
+        from trailmark.spark.aggregate import aggregate
+
+        return aggregate
+    if name == "listen":
+        from trailmark.spark.listener import listen
+
+        return listen
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SettingError
-from trailmark.kernel.columns import arrow_fixed, numbers
+from trailmark.kernel.columns import arrow_fixed, contiguous, numbers
 from trailmark.kernel.library import kernel, reference
 from trailmark.operators.assign import (
     TimeAssignment,
@@ -23,7 +23,7 @@ from trailmark.operators.protocol import START, BatchInput, Outcome
 from trailmark.state.batch import BatchWindows
 from trailmark.state.keys import KeyLayout
 from trailmark.state.memory import Memory
-from trailmark.state.table import Slots, StateTable, TableLayout
+from trailmark.state.table import FILL_PLACE, SlotRows, Slots, StateTable, TableLayout
 from trailmark.windows import bind
 from trailmark.windows.bound import (
     Assignment,
@@ -197,10 +197,19 @@ class Aggregate:
         closed = windows.closed()
         slots = windows.slot[closed]
         rows = table.read(slots, with_states=False)
+        return self._result_rows(table, slots, rows, windows.states_of(closed), columns)
+
+    def _result_rows(
+        self,
+        table: StateTable,
+        slots: Slots,
+        rows: SlotRows,
+        states: npt.NDArray[Any],
+        columns: BatchColumns,
+    ) -> pa.RecordBatch:
         arrays = table.read_keys(slots, rows)
         if rows.starts is not None:
             arrays.append(arrow_fixed(rows.starts, pa.int64()))
-        states = windows.states_of(closed)
         heap = table.heap_address
         arrays += [function.result(states, columns, heap) for function in self._functions]
         return pa.RecordBatch.from_arrays(arrays, schema=self._logged_schema)
@@ -215,6 +224,17 @@ class Aggregate:
             source = bytes_structure(columns.get(column, "text"), table.heap_address)
             kernel.tm_store_blobs(table.structure, states, windows.structure, reference(source))
         return windows.store()
+
+    def unfinished(self, table: StateTable) -> pa.RecordBatch:
+        """Results of the windows that are still open, as far as they have come."""
+        slots = table.slots()
+        if self._has_fill:
+            (fill,) = table.read_numbers(slots, FILL_PLACE)
+            slots = slots[fill.values > 0]  # the others only skip the tuples of a gap
+        rows = table.read(slots)
+        assert rows.states is not None
+        columns = BatchColumns(contiguous(self.input_schema.empty_table()))
+        return self._result_rows(table, slots, rows, rows.states, columns)
 
     # Results and footprints
 

@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from trailmark.errors import SchemaChanged
 from trailmark.kernel.columns import arrow_fixed, arrow_narrow, numbers, plain, single, view
-from trailmark.kernel.library import SLOT_HEADER, Bytes, Local, address, kernel, reference
+from trailmark.kernel.library import Bytes, Local, address, kernel, reference
 from trailmark.operators.protocol import FILL, FOOTPRINT, KIND, OPENED, START
 from trailmark.records import FootprintKind
 from trailmark.state.table import (
+    FILL_PLACE,
+    OPENED_PLACE,
     PLACE,
     Numbers,
     Places,
@@ -56,18 +58,16 @@ class FootprintFormat:
 
     def _number_places(self) -> Places:
         """Start, batch opened, fill, and the whole numbers of the state, as they are logged."""
-        layout, header = self._layout, SLOT_HEADER.fields
-        assert header is not None
+        layout = self._layout
         start = layout.key_offset + layout.keys.record_bytes
-        places = [(start, 8)] if layout.has_start else []
-        places += [(header["opened"][1], 4)]
-        places += [(header["fill"][1], 4)] if self._has_fill else []
-        places += [
+        places = [np.array([(start, 8)], dtype=PLACE)] if layout.has_start else []
+        places += [OPENED_PLACE, FILL_PLACE] if self._has_fill else [OPENED_PLACE]
+        states = [
             (layout.state_offset + function.at + item.at, item.kind.bit_width // 8)
             for function, item in self._logged
             if _is_number(item)
         ]
-        return np.array(places, dtype=PLACE)
+        return np.concatenate([*places, np.array(states, dtype=PLACE)])
 
     def encode(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
         numbers = iter(table.read_numbers(slots, self._places))

@@ -92,6 +92,16 @@ Places = npt.NDArray[Any]
 PLACE = np.dtype([("at", "<i4"), ("width", "<i4")])
 
 
+def _header_place(name: str) -> tuple[int, int]:
+    assert SLOT_HEADER.fields is not None
+    dtype, at = SLOT_HEADER.fields[name][:2]
+    return at, dtype.itemsize
+
+
+OPENED_PLACE = np.array([_header_place("opened")], dtype=PLACE)
+FILL_PLACE = np.array([_header_place("fill")], dtype=PLACE)
+
+
 class Numbers(NamedTuple):
     """A column of whole numbers, the least and the greatest, and whether some need more bits."""
 

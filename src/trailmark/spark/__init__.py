@@ -1,0 +1,11 @@
+"""Trailmark inside PySpark Structured Streaming. The only package that imports pyspark.
+
+On the driver `aggregate` checks what the user asked for and builds the plan, `control` adds one row
+per bucket so that every task knows its bucket, `types` translates schemas, and `listener` follows
+the queries. In the Python workers `task` runs the engine over the rows of one bucket and batch.
+
+Spark keeps what it is good at: sources, offsets, shuffles, scheduling, retries and sinks. State,
+logs and recovery are left to :mod:`trailmark.engine`.
+
+Modules are imported by name: a new worker that has to recover imports `task` and nothing else.
+"""

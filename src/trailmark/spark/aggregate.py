@@ -1,0 +1,263 @@
+"""`tm.aggregate`: a streaming DataFrame in, a streaming DataFrame out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as spark
+
+from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.engine.logs import describe_logs
+from trailmark.errors import SettingError
+from trailmark.log import check_same_operator, open_storage, read_meta
+from trailmark.operators.aggregate import Aggregate, Late
+from trailmark.settings import Durability, LogSettings
+from trailmark.spark import paths
+from trailmark.spark.control import bucket_of, control_rows, find_control_keys, named
+from trailmark.spark.received import BUCKET, ControlKeys
+from trailmark.spark.task import Plan, run_batch, run_micro_batch
+from trailmark.spark.types import arrow_type, spark_type
+from trailmark.windows.functions import AnyFunction
+from trailmark.windows.spec import TimeWindow, Window
+
+_MOST_BUCKETS = 10_000
+#: What is promised when nothing is asked for.
+_DEFAULT_OBJECTIVE = "5 seconds"
+
+
+def aggregate(
+    df: DataFrame,
+    *,
+    by: str | Sequence[str],
+    window: Window,
+    values: Mapping[str, AnyFunction],
+    path: str | os.PathLike[str],
+    checkpoint: Policy | None = None,
+    recover_within: str | timedelta | None = None,
+    buckets: int | None = None,
+    late: Late = "drop",
+    flush: bool = False,
+    retain_batches: int | None = 100,
+    durability: Durability | Literal["synced", "unsynced"] = Durability.SYNCED,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> DataFrame:
+    """Aggregate a stream over windows, with state that recovers in bounded time.
+
+    The result is a DataFrame like any other: filter it, join it, aggregate it again, write it to
+    any sink in append mode. It has the key columns, for time windows a ``window`` column with
+    ``start`` and ``end``, and one column per value.
+
+    Parameters
+    ----------
+    df
+        A streaming DataFrame. A DataFrame that does not stream is aggregated as one batch, without
+        logs.
+    by
+        Key column, or a list of them.
+    window
+        :func:`trailmark.count_window` or :func:`trailmark.time_window`.
+    values
+        Names of result columns and the functions that compute them.
+    path
+        Directory or ``s3://`` URL of this operator's logs; it belongs to one query. Executors on
+        several hosts need a path that all of them reach.
+    checkpoint
+        Policy, such as ``tm.Continuous(q=200_000)``; never changes results, only costs.
+    recover_within
+        Instead of ``checkpoint``: how long the recovery of a bucket may take. Default 5 seconds.
+    buckets
+        Parts of the state, each with logs of its own; fixed once the logs exist. Default: as many
+        as Spark runs tasks at a time.
+    late
+        What happens to tuples behind the watermark: ``"drop"``, or ``"keep"`` them in the log.
+    flush
+        For a DataFrame that does not stream: emit windows that are still open, too.
+    retain_batches
+        Results stay in the log for so many batches after everybody has them; None keeps them all.
+    durability
+        ``"synced"``, or ``"unsynced"`` to let a power failure take the newest batches.
+    cache_dir
+        Where the hosts keep state between batches. Default: shared memory.
+
+    Examples
+    --------
+    >>> average = tm.aggregate(                                       # doctest: +SKIP
+    ...     orders,
+    ...     by="item_id",
+    ...     window=tm.count_window(10),
+    ...     values={"avg_price": tm.avg("item_price")},
+    ...     path="/data/orders-average",
+    ...     recover_within="2 seconds",
+    ... )
+    >>> average.writeStream.option("checkpointLocation", "ckpt").start("out")  # doctest: +SKIP
+    """
+    if not isinstance(df, DataFrame):
+        raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
+    policy = _policy(checkpoint, recover_within)
+    if flush and df.isStreaming:
+        raise SettingError(
+            "flush is for DataFrames that do not stream: a stream has no end to flush at.",
+            where="flush",
+        )
+    _check_retained(retain_batches)
+    operator = _operator(df, by, window, values, late)
+    settings = LogSettings(durability=cast(Durability, durability))  # it takes the text, too
+    location = paths.absolute(path)
+    keys = [df.schema[f.name] for f in operator.layout.keys.fields]
+    count = _stored_buckets(location, operator, buckets, settings) if df.isStreaming else buckets
+    count, control = _control(df, keys, count)
+    plan = Plan(
+        operator,
+        location,
+        count,
+        control,
+        policy,
+        settings,
+        None if cache_dir is None else os.path.abspath(cache_dir),
+        retain_batches,
+        flush,
+    )
+    if df.isStreaming:
+        paths.remember(location)
+    return _shuffled(df, plan, keys).mapInArrow(_task(plan, df.isStreaming), _schema(plan, keys))
+
+
+def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -> Policy:
+    if checkpoint is not None and recover_within is not None:
+        raise SettingError(
+            "Give either a policy or an objective.", where="checkpoint, recover_within"
+        )
+    if checkpoint is None:
+        return Continuous.within(recover_within or _DEFAULT_OBJECTIVE)
+    if not isinstance(checkpoint, Continuous | NoCheckpoint):
+        raise SettingError(
+            f"checkpoint must be a policy, got {checkpoint!r}.",
+            where="checkpoint",
+            fix="For example tm.Continuous(q=200_000), or recover_within='2 seconds'.",
+        )
+    return checkpoint
+
+
+def _check_retained(batches: int | None) -> None:
+    is_whole = isinstance(batches, int) and not isinstance(batches, bool)
+    if batches is not None and (not is_whole or batches < 1):
+        raise SettingError(
+            f"retain_batches must be a number of batches or None, got {batches!r}.",
+            where="retain_batches",
+        )
+
+
+def _operator(
+    df: DataFrame,
+    by: str | Sequence[str],
+    window: Window,
+    values: Mapping[str, AnyFunction],
+    late: Late,
+) -> Aggregate:
+    """The operator for the columns of ``df``; what it cannot use is not looked at."""
+    wanted = _wanted(by, window, values)
+    fields = []
+    for column in df.schema:
+        if column.name in wanted:
+            fields.append(pa.field(column.name, arrow_type(column, wanted[column.name])))
+        else:
+            fields.append(pa.field(column.name, pa.null()))
+    operator = Aggregate(pa.schema(fields), by=by, window=window, values=values, late=late)
+    if isinstance(window, TimeWindow):
+        for argument, names in (("by", operator.layout.keys.names), ("values", values)):
+            if "window" in names:
+                raise SettingError(
+                    "'window' is the result column with the bounds of time windows.",
+                    where=argument,
+                    fix="Rename the column.",
+                )
+    return operator
+
+
+def _wanted(by: Any, window: Any, values: Any) -> dict[str, str]:
+    """Columns that are asked for, and by which argument. Wrong arguments are refused later."""
+    wanted: dict[str, str] = {}
+    if isinstance(values, Mapping):
+        for name, call in values.items():
+            for column in getattr(call, "columns", ()):
+                wanted[column] = f"values[{name!r}]"
+    if isinstance(window, TimeWindow):
+        wanted[window.column] = "window"
+    for column in [by] if isinstance(by, str) else by if isinstance(by, Sequence) else ():
+        wanted[column] = "by"
+    return wanted
+
+
+def _stored_buckets(
+    path: str, operator: Aggregate, buckets: int | None, settings: LogSettings
+) -> int | None:
+    """The number of buckets of existing logs; refused here if they are not this operator's."""
+    stored = read_meta(open_storage(path, settings))
+    if stored is None:
+        return buckets
+    check_same_operator(stored, describe_logs(operator, buckets or stored.buckets))
+    return stored.buckets
+
+
+def _control(
+    df: DataFrame, keys: list[spark.StructField], buckets: int | None
+) -> tuple[int, ControlKeys]:
+    """How many buckets, and a control key for each."""
+    if buckets is not None:
+        is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
+        if not is_whole or not 1 <= buckets <= _MOST_BUCKETS:
+            raise SettingError(
+                f"buckets must be a number from 1 to {_MOST_BUCKETS:,}, got {buckets!r}.",
+                where="buckets",
+            )
+    session = df.sparkSession
+    most = session.sparkContext.defaultParallelism if buckets is None else buckets
+    for count in range(most, 0, -1):
+        found = find_control_keys(session, keys, count)
+        if found is not None:
+            break
+        if buckets is not None:
+            raise SettingError(
+                f"The keys are so few that {buckets} buckets could never all be used.",
+                where="buckets",
+                fix="Use fewer buckets, or leave the choice to Trailmark.",
+            )
+    assert found is not None, "one bucket can always be used"
+    return count, found
+
+
+def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataFrame:
+    """The columns that are needed, with control rows, by bucket."""
+    needed = df.select(*(named(name) for name in plan.operator.input_schema.names))
+    rows = needed.union(control_rows(needed, keys, plan.control))
+    rows = rows.repartition(plan.buckets, *(named(key.name) for key in keys))
+    return rows.select("*", bucket_of(keys, plan.buckets).cast("short").alias(BUCKET))
+
+
+def _schema(plan: Plan, keys: list[spark.StructField]) -> spark.StructType:
+    """Keys as they came, the window, and the values."""
+    fields = [spark.StructField(key.name, key.dataType, True) for key in keys]
+    results = plan.operator.result_schema
+    rest = [results.field(place) for place in range(len(keys), len(results))]
+    if rest and rest[0].name == "window_start":
+        kind = spark_type(rest[0].type)
+        bounds = [spark.StructField(name, kind, True) for name in ("start", "end")]
+        fields.append(spark.StructField("window", spark.StructType(bounds), False))
+        rest = rest[2:]
+    fields += [spark.StructField(f.name, spark_type(f.type), True) for f in rest]
+    return spark.StructType(fields)
+
+
+def _task(plan: Plan, is_streaming: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What Spark sends to the workers: a plain function."""
+    run = run_micro_batch if is_streaming else run_batch
+
+    def trailmark_aggregate(batches: Iterator[Any]) -> Iterator[Any]:
+        return run(plan, batches)
+
+    return trailmark_aggregate

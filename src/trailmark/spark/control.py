@@ -1,0 +1,116 @@
+"""Control rows: how a task learns which bucket it works on, even when the bucket is empty.
+
+The number of a task is not the number of its bucket: after ``union`` tasks are numbered across
+both sides, and after ``coalesce`` one task evaluates many buckets. So every bucket is sent one row
+of its own with each batch: a key that Spark's hash puts there, and null in every other column. The
+task takes the row out again (see `received`).
+
+The rows come from a relation in the plan that is marked as streaming, so that it can be united with
+a stream. It is no source: it never asks for a batch of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from trailmark.spark.received import ControlKeys
+
+#: With so many keys per bucket, the chance that a bucket gets none is below 1 in 10^15.
+_KEYS_PER_BUCKET = 48
+#: How many different keys of a type are tried at most.
+_FEW = {"boolean": 2, "tinyint": 128, "smallint": 32_768}
+_MANY = 1 << 31
+
+
+def find_control_keys(
+    session: SparkSession, keys: list[spark.StructField], buckets: int
+) -> ControlKeys | None:
+    """A key for every bucket; None if there are so few keys that a bucket could never have one."""
+    column = max(range(len(keys)), key=lambda place: _count(keys[place].dataType))
+    tried = range(min(_count(keys[column].dataType), _KEYS_PER_BUCKET * buckets))
+    candidates = _keys(session, keys, column, tried)
+    found: dict[int, int] = {}
+    for number, row in zip(
+        tried, candidates.select(bucket_of(keys, buckets)).collect(), strict=True
+    ):
+        found.setdefault(row[0], number)
+    if len(found) < buckets:
+        return None
+    return ControlKeys(keys[column].name, tuple(found[bucket] for bucket in range(buckets)))
+
+
+def bucket_of(keys: list[spark.StructField], buckets: int) -> Column:
+    """The bucket of a row: the same expression by which Spark's ``repartition`` chooses one."""
+    return F.pmod(F.hash(*(named(key.name) for key in keys)), F.lit(buckets))
+
+
+def control_rows(stream: DataFrame, keys: list[spark.StructField], found: ControlKeys) -> DataFrame:
+    """The control rows of all buckets, with the columns of ``stream``; streaming if that is."""
+    names = [key.name for key in keys]
+    rows = _keys(stream.sparkSession, keys, names.index(found.column), found.numbers)
+    columns = [
+        named(f.name) if f.name in names else F.lit(None).cast(f.dataType).alias(f.name)
+        for f in stream.schema
+    ]
+    rows = rows.select(*columns)
+    return _as_streaming(rows) if stream.isStreaming else rows
+
+
+def named(column: str) -> Column:
+    """A column by its exact name, dots and all."""
+    escaped = column.replace("`", "``")
+    return F.col(f"`{escaped}`")
+
+
+def _count(kind: spark.DataType) -> int:
+    if isinstance(kind, spark.DecimalType):
+        return int(min(_MANY, 10 ** (kind.precision - kind.scale)))
+    return _FEW.get(kind.simpleString(), _MANY)
+
+
+def _keys(
+    session: SparkSession, keys: list[spark.StructField], column: int, numbers: Any
+) -> DataFrame:
+    """Rows of keys: one column made from numbers, null in the others.
+
+    A plan of literals is evaluated where it is planned: no job is started for it.
+    """
+    made = ", ".join(f"({number})" for number in numbers)
+    columns = [
+        (_as_key(key.dataType) if place == column else F.lit(None))
+        .cast(key.dataType)
+        .alias(key.name)
+        for place, key in enumerate(keys)
+    ]
+    return session.sql(f"SELECT * FROM VALUES {made} AS made(number)").select(*columns)
+
+
+def _as_key(kind: spark.DataType) -> Column:
+    """The number as a key of this type; `received.control_value` is its counterpart."""
+    if isinstance(kind, spark.BooleanType):
+        return F.expr("number = 1")
+    if isinstance(kind, spark.DateType):
+        return F.expr("date_from_unix_date(number)")
+    if isinstance(kind, spark.TimestampType):
+        return F.expr("timestamp_seconds(number)")
+    if isinstance(kind, spark.TimestampNTZType):
+        return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, number)")
+    return F.col("number")
+
+
+def _as_streaming(rows: DataFrame) -> DataFrame:
+    """The same rows in every micro-batch. PySpark has no name for this, the engine below has."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    session = rows.sparkSession
+    plan = rows._jdf.queryExecution().optimizedPlan()
+    assert plan.nodeName() == "LocalRelation", plan.toString()
+    rest = [getattr(plan, f"copy$default${n}")() for n in range(4, plan.productArity() + 1)]
+    streaming = plan.copy(plan.output(), plan.data(), True, *rest)
+    jvm: Any = session.sparkContext._jvm
+    dataset = jvm.org.apache.spark.sql.classic.Dataset
+    return ClassicDataFrame(dataset.ofRows(session._jsparkSession, streaming), session)

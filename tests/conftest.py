@@ -1,0 +1,37 @@
+"""One Spark session for the tests of a process; everything else is new for every test."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark as it comes, but for what keeps it quiet and inside its own directory."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    place = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("trailmark-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", str(place / "local"))
+        .config("spark.sql.warehouse.dir", str(place / "warehouse"))
+        .config("spark.sql.session.timeZone", "Pacific/Chatham")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Path:
+    return tmp_path / "cache"

@@ -1,0 +1,98 @@
+"""What is wrong is said at once, on the driver, and by the name of the argument."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import trailmark as tm
+from tests.support.spark_feed import Feed, Query
+from trailmark.errors import SchemaChanged, TrailmarkError
+
+_SCHEMA = "item int, price double, name string, time timestamp, tags array<string>, flag boolean"
+_GOOD: dict[str, Any] = {
+    "by": "item",
+    "window": tm.count_window(3),
+    "values": {"n": tm.count()},
+}
+
+_WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a key that is not there": ({"by": "id"}, "by", "no column 'id'"),
+    "a key that cannot be one": ({"by": "price"}, "price", "cannot be a key"),
+    "a nested key": ({"by": "tags"}, "by", "array<string>"),
+    "no key": ({"by": []}, "by", "At least one key"),
+    "a key that is no name": ({"by": 3}, "by", "name of a column"),
+    "no window": ({"window": "10 seconds"}, "window", "count_window or a time_window"),
+    "a window over text": (
+        {"window": tm.time_window("name", "1 minute")},
+        "time_window(column='name')",
+        "timestamp column",
+    ),
+    "a window over nothing": ({"window": tm.time_window("when", "1 minute")}, "window", "'when'"),
+    "no values": ({"values": {}}, "values", "at least one function"),
+    "a value of a missing column": ({"values": {"x": tm.sum("cost")}}, "values['x']", "'cost'"),
+    "a sum of text": ({"values": {"x": tm.sum("name")}}, "x", "sum"),
+    "a nested value": ({"values": {"x": tm.max("tags")}}, "values['x']", "array<string>"),
+    "a value that is no function": ({"values": {"x": "avg"}}, "values", "must be a function"),
+    "a value named like a key": ({"values": {"item": tm.count()}}, "values", "'item'"),
+    "a key named like the window": (
+        {"window": tm.time_window("time", "1 minute"), "values": {"window": tm.count()}},
+        "values",
+        "'window'",
+    ),
+    "a policy and an objective": (
+        {"checkpoint": tm.Continuous(), "recover_within": "1 second"},
+        "checkpoint, recover_within",
+        "either",
+    ),
+    "an objective that is no time": ({"recover_within": "fast"}, "objective", "not a duration"),
+    "an objective of no time": ({"recover_within": "0 seconds"}, "objective", "no time"),
+    "a policy that is none": ({"checkpoint": "continuous"}, "checkpoint", "must be a policy"),
+    "no buckets": ({"buckets": 0}, "buckets", "from 1 to"),
+    "half a bucket": ({"buckets": 1.5}, "buckets", "from 1 to"),
+    "more buckets than keys": ({"by": "flag", "buckets": 50}, "buckets", "so few"),
+    "an unknown way with late rows": ({"late": "ignore"}, "late", "'drop' or 'keep'"),
+    "an unknown durability": ({"durability": "maybe"}, "durability", "maybe"),
+    "nothing retained": ({"retain_batches": 0}, "retain_batches", "number of batches"),
+    "a flush of a stream": ({"flush": True}, "flush", "do not stream"),
+    "no path": ({"path": ""}, "path", "directory or URL"),
+    "a path of an unknown kind": ({"path": "hdfs://host/dir"}, "path", "names no storage"),
+}
+
+
+@pytest.mark.parametrize("name", _WRONG)
+def test_a_wrong_argument_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    given, where, text = _WRONG[name]
+    stream = spark.readStream.schema(_SCHEMA).json(str(tmp_path))
+    with pytest.raises(TrailmarkError, match=re.escape(text)) as refused:
+        tm.aggregate(stream, **(_GOOD | {"path": tmp_path / "log"} | given))
+    assert where in refused.value.where
+    assert not (tmp_path / "log").exists()
+
+
+def test_something_else_than_a_dataframe_is_refused(tmp_path: Path) -> None:
+    wrong: Any = pa.table({"item": [1]})
+    with pytest.raises(TrailmarkError, match="df must be a DataFrame"):
+        tm.aggregate(wrong, path=tmp_path, **_GOOD)
+
+
+def test_other_logs_than_those_of_the_operator_are_refused_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(spark, tmp_path / "in", "item int, price double")
+    feed.add(pa.table({"item": pa.array([1, 2], pa.int32()), "price": [1.0, 2.0]}))
+    path = tmp_path / "log"
+    averages = tm.aggregate(
+        feed.stream(), path=path, buckets=2, cache_dir=tmp_path / "cache", **_GOOD
+    )
+    Query(tmp_path).run(averages)
+    with pytest.raises(SchemaChanged, match=r"buckets: 2 -> 3"):
+        tm.aggregate(feed.stream(), path=path, buckets=3, **_GOOD)
+    with pytest.raises(SchemaChanged, match=r"operator.window.size: 3 -> 4"):
+        tm.aggregate(feed.stream(), path=path, **(_GOOD | {"window": tm.count_window(4)}))
+    tm.aggregate(feed.stream(), path=path, **_GOOD)  # the number of buckets is known by now

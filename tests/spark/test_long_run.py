@@ -1,0 +1,59 @@
+"""A query that runs for a long time holds bounded disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import trailmark as tm
+from tests.support.spark_feed import Feed, Query
+
+_BATCHES = 500
+_ROWS = 60
+
+
+def _size(directory: Path) -> tuple[int, int]:
+    files = [file for file in directory.rglob("*") if file.is_file()]
+    return len(files), sum(file.stat().st_size for file in files)
+
+
+def test_disk_does_not_grow_with_the_number_of_batches(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    feed = Feed(spark, tmp_path / "in", "item int, price int")
+    path, cache, query = tmp_path / "log", tmp_path / "cache", Query(tmp_path)
+    listener = tm.listen(spark)
+    averages = tm.aggregate(
+        feed.stream(),
+        by="item",
+        window=tm.count_window(10),
+        values={"mean": tm.avg("price"), "n": tm.count()},
+        path=path,
+        cache_dir=cache,
+        buckets=2,
+        checkpoint=tm.Continuous(u=2_000),
+    )
+    sizes = []
+    taken = 0
+    try:
+        for _ in range(2):
+            for _ in range(_BATCHES // 2):
+                item, price = (rng.integers(0, 80, _ROWS, dtype=np.int32) for _ in range(2))
+                feed.add(pa.table({"item": item, "price": price}))
+            taken += len(query.run(averages))
+            sizes.append((_size(path), _size(cache)))
+    finally:
+        spark.streams.removeListener(listener)
+    (files_before, bytes_before), cache_before = sizes[0]
+    (files_after, bytes_after), cache_after = sizes[1]
+    # Logs hold the last hundred batches and what was not yet trimmed, for two buckets and two
+    # streams, a few dozen commit marks, and nothing else.
+    assert files_after <= files_before + 80
+    assert files_after < 2 * 2 * 125 + 2 * 64
+    assert bytes_after < 1.3 * bytes_before
+    assert cache_after[0] == cache_before[0]
+    assert cache_after[1] < cache_before[1] + 1000, "tokens have a few digits more"
+    rows = query.rows(spark)
+    assert sum(n for (_, _, n), times in rows.items() for _ in range(times)) > 0.9 * 2 * 15_000

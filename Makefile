@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL := $(wildcard src/trailmark/kernel/*.c src/trailmark/kernel/*.h)
 SOAK_SECONDS ?= 600
+# Recipes that run Spark say with which Java, and that its workers run this Python.
+SPARK := JAVA_HOME="$$(cat $(VENV)/.java)" PYSPARK_PYTHON="$(abspath $(BIN))/python"
 
 .DEFAULT_GOAL := help
 
@@ -20,6 +22,10 @@ $(VENV)/.ready: pyproject.toml setup.py build_support/backend.py $(KERNEL)
 .PHONY: setup
 setup: $(VENV)/.ready ## Create the environment and build the kernel
 
+.PHONY: java
+java: setup ## Find Java 17 or later, or get one
+	@$(BIN)/python build_support/java.py --install > $(VENV)/.java
+
 .PHONY: lint
 lint: setup ## Style, types and the import contract
 	$(BIN)/ruff check .
@@ -28,8 +34,12 @@ lint: setup ## Style, types and the import contract
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: lint ## All checks and all tests (what CI runs)
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+test: lint java ## All checks and all tests (what CI runs)
+	$(SPARK) $(BIN)/pytest --numprocesses auto --dist worksteal
+
+.PHONY: demo
+demo: java ## Kill a query on Spark, see it recover, and compare its results
+	@$(SPARK) $(BIN)/python -m demo
 
 .PHONY: soak
 soak: setup ## Random crash cases for SOAK_SECONDS (SOAK_SEED to repeat one)
@@ -39,6 +49,10 @@ soak: setup ## Random crash cases for SOAK_SECONDS (SOAK_SEED to repeat one)
 bench-engine: setup ## Speed of the engine against its limits; exit code 1 if any is short
 	$(BIN)/python -m bench.engine
 
+.PHONY: bench-spark
+bench-spark: java ## Speed on Spark against its limits; exit code 1 if any is short
+	$(SPARK) $(BIN)/python -m bench.spark
+
 .PHONY: format
 format: setup ## Reformat the code
 	$(BIN)/ruff format .
@@ -46,5 +60,5 @@ format: setup ## Reformat the code
 
 .PHONY: clean
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out
 	find src -name '*.so' -delete

@@ -9,6 +9,7 @@ Every failure a user can meet has its own class and says what happened, where, a
     │   ├── SchemaChanged         the log was written with other columns, windows or functions
     │   └── ValueOverflow         a sum or average does not fit the result type
     ├── StorageError              the storage refused or failed
+    │   ├── CacheLost             the host's cache of operator state was deleted while in use
     │   ├── DiskFull
     │   │   └── CacheFull         the host's cache of operator state has no room
     │   └── NoPermission
@@ -86,6 +87,10 @@ class StorageError(TrailmarkError):
 
 class DiskFull(StorageError):
     """There is no room left to write a segment."""
+
+
+class CacheLost(StorageError):
+    """The host's cache of operator state was deleted while in use; the logs are not touched."""
 
 
 class CacheFull(DiskFull):

@@ -23,7 +23,7 @@ def _example() -> str:
 
 
 def _orders(file: int) -> pa.Table:
-    """The first three files make one batch, in which an item has one price: order does not matter."""
+    """The first three files make one batch, in which an item has one price: order is no matter."""
     items = np.random.default_rng(file).integers(0, 20, 150, dtype=np.int32)
     return pa.table({"item_id": items, "item_price": (items + 100 * (file // 3)).astype(np.int32)})
 

@@ -44,6 +44,9 @@ class Rates:
     def after_recovery(self, records: int, load_us: int, tuples: int, replay_us: int) -> Rates:
         """The rates after a recovery that read and replayed so much."""
         load, replay = self.load_us_per_record, self.replay_us_per_tuple
+        if records < _ENOUGH and tuples < _ENOUGH:
+            # It took what it takes to begin.
+            return replace(self, open_us=_smooth(self.open_us, load_us + replay_us))
         if records >= _ENOUGH:
             load = _smooth(load, load_us / records)
         if tuples >= _ENOUGH:

@@ -36,7 +36,7 @@ from trailmark.engine.refusals import (
 )
 from trailmark.engine.report import BatchReport
 from trailmark.engine.state import BucketState
-from trailmark.errors import BatchGoesBackward, CacheFull
+from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
 from trailmark.kernel.columns import contiguous, fingerprint
 from trailmark.log import (
     Appending,
@@ -205,8 +205,8 @@ class Bucket:
         """Processes an ingested batch and publishes its output."""
         try:
             return self._operate(ingested)
-        except CacheFull as error:
-            # The cache only saves time: without room for it the bucket works in private memory.
+        except (CacheFull, CacheLost) as error:
+            # The cache only saves time: without it the bucket works in private memory.
             _log.warning("bucket %d works without its cache: %s", self.number, error.what)
             self._keeper.do_without_cache()
             return self._operate(ingested)

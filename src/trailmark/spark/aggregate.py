@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
 from trailmark.engine.logs import describe_logs
@@ -25,7 +26,7 @@ from trailmark.spark.types import arrow_type, spark_type
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import TimeWindow, Window
 
-_MOST_BUCKETS = 10_000
+_MOST_BUCKETS = 1_000
 #: What is promised when nothing is asked for.
 _DEFAULT_OBJECTIVE = "5 seconds"
 
@@ -96,8 +97,7 @@ def aggregate(
     ... )
     >>> average.writeStream.option("checkpointLocation", "ckpt").start("out")  # doctest: +SKIP
     """
-    if not isinstance(df, DataFrame):
-        raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
+    _check_dataframe(df)
     policy = _policy(checkpoint, recover_within)
     if flush and df.isStreaming:
         raise SettingError(
@@ -125,6 +125,17 @@ def aggregate(
     if df.isStreaming:
         paths.remember(location)
     return _shuffled(df, plan, keys).mapInArrow(_task(plan, df.isStreaming), _schema(plan, keys))
+
+
+def _check_dataframe(df: DataFrame) -> None:
+    if not isinstance(df, DataFrame):
+        raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
+    if not isinstance(df, ClassicDataFrame):
+        raise SettingError(
+            "Spark Connect is not supported.",
+            where="df",
+            fix="Run the query in a session of its own driver.",
+        )
 
 
 def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -> Policy:

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.spark.received import ControlKeys
 
@@ -104,8 +105,6 @@ def _as_key(kind: spark.DataType) -> Column:
 
 def _as_streaming(rows: DataFrame) -> DataFrame:
     """The same rows in every micro-batch. PySpark has no name for this, the engine below has."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
     session = rows.sparkSession
     plan = rows._jdf.queryExecution().optimizedPlan()
     assert plan.nodeName() == "LocalRelation", plan.toString()

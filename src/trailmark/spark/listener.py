@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from trailmark.engine.commits import mark_committed
+from trailmark.engine.commits import mark_committed, mark_rolled_back
 from trailmark.engine.progress import Progress, Recovery, read_progress
 from trailmark.errors import LogError, StorageError
 from trailmark.log import open_storage, read_meta
@@ -70,8 +70,11 @@ class TrailmarkListener(StreamingQueryListener):
         meta = read_meta(storage)
         if meta is None or meta.query_id != query_id:
             return
+        if not mark_committed(storage, batch):
+            mark_rolled_back(storage, batch)
+            _log.error("%s: batch %d was committed twice; the query is refused", path, batch)
+            return
         found = read_progress(storage, meta, batch)
-        mark_committed(storage, batch)
         self.progress.append((path, found))
         self.recoveries.extend((path, recovery) for recovery in found.recoveries)
         self._log(path, found)

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import Bucket, OperatorLogs
+from trailmark.engine.commits import check_not_rolled_back
 from trailmark.errors import SettingError
 from trailmark.log import Storage, open_storage
 from trailmark.operators.aggregate import Aggregate
@@ -64,6 +65,7 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     batch, query_id = _position()
     number, rows = take_bucket(batches, plan.operator.input_schema, plan.control)
     storage = _storage(plan)
+    check_not_rolled_back(storage)
     logs = OperatorLogs(
         storage, plan.operator, buckets=plan.buckets, query_id=query_id, settings=plan.settings
     )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trailmark.errors import CacheFull, StorageError
+from trailmark.errors import CacheFull, CacheLost, StorageError
 from trailmark.kernel.library import address
 
 PAGE = 4096
@@ -103,6 +103,12 @@ def _refused(error: OSError, path: Path, size: int) -> StorageError:
             f"No room for {size:,} bytes of operator state.",
             where=str(path),
             fix="Free space there, or choose another cache directory.",
+        )
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+        return CacheLost(
+            "The directory of operator state was deleted.",
+            where=str(path),
+            fix="Keep cleaners away from it; the state is recovered from the log.",
         )
     return StorageError(
         f"Operator state cannot grow: {error.strerror}.",

@@ -22,9 +22,16 @@ def test_live_batches_teach_what_a_tuple_costs() -> None:
     assert rates.load_us_per_record == Rates().load_us_per_record
 
 
-def test_small_batches_and_small_recoveries_teach_nothing() -> None:
+def test_small_batches_teach_nothing() -> None:
     assert Rates().after_batch(999, 1e9) == Rates()
-    assert Rates().after_recovery(999, 1_000_000, 999, 1_000_000) == Rates()
+
+
+def test_small_recoveries_teach_what_it_takes_to_begin() -> None:
+    rates = Rates()
+    for _ in range(60):
+        rates = rates.after_recovery(999, 40_000, 999, 20_000)
+    assert rates.open_us == pytest.approx(60_000, rel=0.01)
+    assert rates.load_us_per_record == Rates().load_us_per_record
 
 
 def test_recoveries_teach_both_costs() -> None:

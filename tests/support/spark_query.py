@@ -1,0 +1,245 @@
+"""A Spark application for tests to start, kill and start again.
+
+``python -m tests.support.spark_query CONFIG.json`` runs the queries of the file to the end of their
+input and says what happens, a line at a time, on its output::
+
+    batch NAME N        Spark has committed batch N of a query
+    finished            all queries have come to the end of their input
+    failed MESSAGE      one has not; the message is a JSON string
+
+The exit code is 1 if one of them failed. With ``serve``, further lists of queries are read from the
+input, one JSON line each, and run in the same application.
+
+Queries go over files of orders (see :mod:`tests.support.spark_runs`), one file a batch. One of the
+values is computed by a function that a test can reach into: whatever it lays into the query's
+``trap`` directory happens once, in the middle of a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import trailmark as tm
+from trailmark.engine.progress import Progress
+from trailmark.windows.functions import AnyFunction, Function, State
+from trailmark.windows.spec import Window
+
+COLUMNS = "item int, price bigint, weight double, time timestamp"
+
+#: A task that is held longer than this was forgotten by its test.
+_LONGEST_HOLD_S = 90.0
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query, as text that a file can hold: directories, and what is computed."""
+
+    name: str
+    input: str
+    path: str
+    checkpoint: str
+    out: str
+    cache: str
+    trap: str
+    window: str
+    buckets: int = 2
+    slow_s: float = 0.0
+
+    def spec(self) -> Window:
+        if self.window == "count":
+            return tm.count_window(10)
+        assert self.window == "time"
+        return tm.time_window("time", "30 seconds", slide="10 seconds", delay="3 seconds")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What an application is started with."""
+
+    master: str
+    scratch: str
+    queries: list[Query]
+    conf: dict[str, str] = field(default_factory=dict)
+    serve: bool = False
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Config:
+        stored = json.loads(path.read_text())
+        stored["queries"] = [Query(**query) for query in stored["queries"]]
+        return cls(**stored)
+
+
+def plain_values() -> dict[str, Function]:
+    """What every query computes; ``trapped`` is the same sum by a function of our own."""
+    return {
+        "number": tm.count(),
+        "priced": tm.count("price"),
+        "total": tm.sum("price"),
+        "least": tm.min("price"),
+        "most": tm.max("price"),
+        "mean": tm.avg("price"),
+        "load": tm.sum("weight"),
+        "trapped": tm.sum("price"),
+    }
+
+
+def values(query: Query) -> Mapping[str, AnyFunction]:
+    return {**plain_values(), "trapped": trapped_sum("price", query.trap, query.slow_s)}
+
+
+def trapped_sum(column: str, trap: str, slow_s: float) -> tm.UserFunction:
+    """A sum that takes its time and walks into traps."""
+
+    def update(state: State, window: Any, prices: pa.Array) -> State:
+        meet_traps(trap)
+        time.sleep(slow_s)
+        is_priced = prices.is_valid().to_numpy(zero_copy_only=False)
+        total, count = state["total"].copy(), state["count"].copy()
+        np.add.at(total, window[is_priced], prices.drop_null().to_numpy())
+        np.add.at(count, window[is_priced], 1)
+        return {"total": total, "count": count}
+
+    return tm.UserFunction(
+        columns=[column],
+        state=pa.schema([("total", pa.int64()), ("count", pa.int64())]),
+        result_type=pa.int64(),
+        init=lambda n: {"total": np.zeros(n, np.int64), "count": np.zeros(n, np.int64)},
+        update=update,
+        merge=lambda a, b: {name: a[name] + b[name] for name in a},
+        result=lambda state: pa.array(state["total"], mask=state["count"] == 0),
+        name="trapped_sum",
+    )
+
+
+def meet_traps(directory: str) -> None:
+    """A trap is a file. Who renames it is caught, and nobody else; the new name says who it is.
+
+    ``raise`` makes the task fail. ``hold`` keeps it where it is until the file is removed. Only
+    ``refuse`` stays where it is and makes every task fail.
+    """
+    if os.path.exists(f"{directory}/refuse"):
+        raise RuntimeError("fails always, for a test")
+    for kind in ("raise", "hold"):
+        mine = f"{directory}/{kind}.{os.getpid()}"
+        try:
+            os.rename(f"{directory}/{kind}", mine)
+        except FileNotFoundError:
+            continue
+        if kind == "raise":
+            raise RuntimeError("fails once, for a test")
+        until = time.monotonic() + _LONGEST_HOLD_S
+        while os.path.exists(mine) and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+def open_session(config: Config) -> SparkSession:
+    """A session that needs no network and writes nothing outside of its directory."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": f"{config.scratch}/local",
+        "spark.sql.warehouse.dir": f"{config.scratch}/warehouse",
+        "spark.sql.session.timeZone": "UTC",
+        # Applications live for seconds here: what makes them start sooner matters most.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **config.conf,
+    }
+    builder = SparkSession.builder.master(config.master).appName("trailmark tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def start(spark: SparkSession, query: Query) -> StreamingQuery:
+    rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(query.input)
+    results = tm.aggregate(
+        rows,
+        by="item",
+        window=query.spec(),
+        values=values(query),
+        path=query.path,
+        checkpoint=tm.Continuous(q=300, u=600),
+        buckets=query.buckets,
+        retain_batches=None,
+        cache_dir=query.cache,
+    )
+    return (
+        results.writeStream.format("parquet")
+        .option("checkpointLocation", query.checkpoint)
+        .queryName(query.name)
+        .trigger(availableNow=True)
+        .start(query.out)
+    )
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+class Follower:
+    """Says which batches are through; several queries may write at the same time."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def expect(self, queries: list[Query]) -> None:
+        self._names.update({query.path: query.name for query in queries})
+
+    def __call__(self, path: str, progress: Progress) -> None:
+        say(f"batch {self._names[path]} {progress.batch}")
+
+
+def run(spark: SparkSession, queries: list[Query]) -> bool:
+    """Runs queries side by side to the end of their input; tells whether they all got there."""
+    running: list[StreamingQuery] = []
+    failure = ""
+    try:
+        running.extend(start(spark, query) for query in queries)
+        for query in running:
+            query.awaitTermination()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to see it
+        failure = f"{type(error).__name__}: {error}"
+    for query in running:
+        query.stop()
+    # The commit marks are written behind the query's back.
+    jvm: Any = spark.sparkContext._jsc
+    jvm.sc().listenerBus().waitUntilEmpty()
+    say(f"failed {json.dumps(failure)}" if failure else "finished")
+    return not failure
+
+
+def main(path: str) -> int:
+    config = Config.read(Path(path))
+    spark = open_session(config)
+    follower = Follower()
+    tm.listen(spark, follower)
+    follower.expect(config.queries)
+    went_well = run(spark, config.queries)
+    for line in sys.stdin if config.serve else ():
+        queries = [Query(**query) for query in json.loads(line)]
+        follower.expect(queries)
+        run(spark, queries)
+    spark.stop()
+    return 0 if went_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

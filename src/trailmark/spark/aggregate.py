@@ -19,8 +19,8 @@ from trailmark.log import check_same_operator, open_storage, read_meta
 from trailmark.operators.aggregate import Aggregate, Late
 from trailmark.settings import Durability, LogSettings
 from trailmark.spark import paths
-from trailmark.spark.control import bucket_of, control_rows, find_control_keys, named
-from trailmark.spark.received import BUCKET, ControlKeys
+from trailmark.spark.control import control_rows, find_control_keys, named
+from trailmark.spark.received import ControlKeys
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
 from trailmark.spark.types import arrow_type, spark_type
 from trailmark.windows.functions import AnyFunction
@@ -246,8 +246,7 @@ def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataF
     """The columns that are needed, with control rows, by bucket."""
     needed = df.select(*(named(name) for name in plan.operator.input_schema.names))
     rows = needed.union(control_rows(needed, keys, plan.control))
-    rows = rows.repartition(plan.buckets, *(named(key.name) for key in keys))
-    return rows.select("*", bucket_of(keys, plan.buckets).cast("short").alias(BUCKET))
+    return rows.repartition(plan.buckets, *(named(key.name) for key in keys))
 
 
 def _schema(plan: Plan, keys: list[spark.StructField]) -> spark.StructType:

@@ -35,16 +35,14 @@ def find_control_keys(
     tried = range(min(_count(keys[column].dataType), _KEYS_PER_BUCKET * buckets))
     candidates = _keys(session, keys, column, tried)
     found: dict[int, int] = {}
-    for number, row in zip(
-        tried, candidates.select(bucket_of(keys, buckets)).collect(), strict=True
-    ):
+    for number, row in zip(tried, candidates.select(_bucket(keys, buckets)).collect(), strict=True):
         found.setdefault(row[0], number)
     if len(found) < buckets:
         return None
     return ControlKeys(keys[column].name, tuple(found[bucket] for bucket in range(buckets)))
 
 
-def bucket_of(keys: list[spark.StructField], buckets: int) -> Column:
+def _bucket(keys: list[spark.StructField], buckets: int) -> Column:
     """The bucket of a row: the same expression by which Spark's ``repartition`` chooses one."""
     return F.pmod(F.hash(*(named(key.name) for key in keys)), F.lit(buckets))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -13,9 +13,6 @@ import pyarrow as pa
 
 from trailmark.errors import SchemaChanged, TrailmarkError
 from trailmark.kernel.columns import contiguous, numbers
-
-#: The column that tells the bucket of each row.
-BUCKET = "$bucket"
 
 _SECOND_US = 1_000_000
 _LARGE = {(pa.large_string(), pa.string()), (pa.large_binary(), pa.binary())}
@@ -44,65 +41,71 @@ def take_bucket(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, control: ControlKeys
 ) -> tuple[int, pa.RecordBatch]:
     """The bucket, and its rows with the types of the log, the control row taken out."""
-    buckets: set[int] = set()
+    keys = _KeysOfControl(control, schema.field(control.column).type)
+    found: dict[int, tuple[int, int]] = {}
     chunks: list[pa.RecordBatch] = []
     for batch in batches:
-        if batch.num_rows:
-            tags = numbers(batch.column(BUCKET))
-            buckets |= {int(tags.min()), int(tags.max())}
-            chunks.append(_with_types(batch, schema))
-    if len(buckets) != 1:
+        chunk = _with_types(batch, schema)
+        for bucket, row in _control_rows(chunk, control.column, keys):
+            found.setdefault(bucket, (len(chunks), row))
+        chunks.append(chunk)
+    if len(found) != 1:
         raise TrailmarkError(
-            f"A partition holds rows of {len(buckets)} buckets instead of one.",
+            f"A partition holds the rows of {len(found)} buckets instead of one.",
             where="tm.aggregate",
             fix="Something rearranges partitions between Trailmark's shuffle and its operator; "
             "please report it with the query's plan (explain).",
         )
-    bucket = buckets.pop()
-    kept = _without_control_row(chunks, control, control.numbers[bucket])
+    ((bucket, (place, row)),) = found.items()
+    halves = [chunks[place].slice(0, row), chunks[place].slice(row + 1)]
+    kept = [*chunks[:place], *halves, *chunks[place + 1 :]]
     return bucket, contiguous(pa.Table.from_batches(kept, schema).combine_chunks())
 
 
-def _without_control_row(
-    chunks: list[pa.RecordBatch], control: ControlKeys, number: int
-) -> list[pa.RecordBatch]:
-    for place, chunk in enumerate(chunks):
-        row = _find(chunk, control.column, number)
-        if row is not None:
-            halves = [chunk.slice(0, row), chunk.slice(row + 1)]
-            return [*chunks[:place], *halves, *chunks[place + 1 :]]
-    raise TrailmarkError(
-        "The control row of the bucket did not arrive.",
-        where="tm.aggregate",
-        fix="Please report it with the query's plan (explain).",
-    )
+def _control_rows(
+    chunk: pa.RecordBatch, name: str, keys: _KeysOfControl
+) -> Iterator[tuple[int, int]]:
+    """Buckets and places of rows that have a control key, and null in every other column.
 
-
-def _find(chunk: pa.RecordBatch, name: str, number: int) -> int | None:
-    """A row that has the key and is null in every other column.
-
-    Few chunks have such rows at all, and counting nulls is free; so only those few are searched.
+    Few chunks have rows that are null there at all, and counting nulls is free.
     """
     others = [chunk.column(f.name) for f in chunk.schema if f.name != name]
     if not all(column.null_count for column in others):
-        return None
+        return
     key = chunk.column(name)
-    found = _equals(key, number)
+    is_candidate = ~_is_null(key)
     for column in others:
-        found &= _is_null(column)
-    places = np.flatnonzero(found)
-    return int(places[0]) if len(places) else None
+        is_candidate &= _is_null(column)
+    candidates = np.flatnonzero(is_candidate)
+    buckets = keys.buckets_of(key, candidates)
+    for place in np.flatnonzero(buckets >= 0):
+        yield int(buckets[place]), int(candidates[place])
 
 
-def _equals(key: pa.Array, number: int) -> npt.NDArray[np.bool_]:
-    if pa.types.is_integer(key.type):
-        equal: npt.NDArray[np.bool_] = numbers(key) == number
-        return equal & ~_is_null(key)
-    import pyarrow.compute as pc  # takes long to import, and most keys are whole numbers
+class _KeysOfControl:
+    """Which bucket a key is the control key of."""
 
-    value = pa.scalar(control_value(key.type, number), key.type)
-    same = pc.fill_null(pc.equal(key, value), False)
-    return np.asarray(same.to_numpy(zero_copy_only=False), dtype=np.bool_).copy()
+    def __init__(self, control: ControlKeys, kind: pa.DataType) -> None:
+        self._numbers = np.array(control.numbers, dtype=np.int64)
+        self._order = np.argsort(self._numbers)
+        self._sorted = self._numbers[self._order]
+        self._kind = kind
+        self._values: pa.Array | None = None
+
+    def buckets_of(self, key: pa.Array, candidates: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The bucket for each candidate, -1 where there is none."""
+        if pa.types.is_integer(self._kind):
+            values = numbers(key)[candidates]
+            at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
+            return np.where(self._sorted[at] == values, self._order[at], -1)
+        import pyarrow.compute as pc  # takes long to import, and most keys are whole numbers
+
+        if self._values is None:
+            made = [control_value(self._kind, int(number)) for number in self._numbers]
+            self._values = pa.array(made, self._kind)
+        found = pc.index_in(key.take(pa.array(candidates)), value_set=self._values)
+        buckets: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        return buckets
 
 
 def _is_null(column: pa.Array) -> npt.NDArray[np.bool_]:

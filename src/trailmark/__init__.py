@@ -4,7 +4,7 @@ The names below are what a user writes: an operator on a DataFrame, windows, fun
 The engine that carries them out is in :mod:`trailmark.engine`.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.errors import TrailmarkError
@@ -22,7 +22,7 @@ from trailmark.windows.functions import (
 )
 from trailmark.windows.spec import count_window, time_window
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.listener import listen
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """What the driver uses is imported when it is used: workers that recover do without it."""
     if name == "aggregate":
         from trailmark.spark.aggregate import aggregate

@@ -65,7 +65,7 @@ def take_bucket(
 def _control_rows(
     chunk: pa.RecordBatch, name: str, keys: _KeysOfControl
 ) -> Iterator[tuple[int, int]]:
-    """Buckets and places of rows that have a control key, and null in every other column.
+    """Rows that have a control key and null in every other column: of each bucket the first one.
 
     Few chunks have rows that are null there at all, and counting nulls is free.
     """
@@ -78,8 +78,9 @@ def _control_rows(
         is_candidate &= _is_null(column)
     candidates = np.flatnonzero(is_candidate)
     buckets = keys.buckets_of(key, candidates)
-    for place in np.flatnonzero(buckets >= 0):
-        yield int(buckets[place]), int(candidates[place])
+    places = np.flatnonzero(buckets >= 0)
+    distinct, first = np.unique(buckets[places], return_index=True)
+    yield from zip(distinct.tolist(), candidates[places[first]].tolist(), strict=True)
 
 
 class _KeysOfControl:

@@ -18,7 +18,7 @@ from tests.support.hooked import HookedAggregate
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket
-from trailmark.errors import NoPermission, StorageError
+from trailmark.errors import CacheLost, NoPermission
 from trailmark.operators.protocol import Operator
 from trailmark.records import SegmentLink
 from trailmark.state.cache import StateCache, Token, boot_id, default_cache_root
@@ -343,7 +343,7 @@ def test_whoever_holds_a_deleted_directory_does_not_reach_into_the_new_one(root:
     other.end_change(Token(boot_id(), "log", 0, SegmentLink(3, 9), "", {"header": region.size}))
     held.begin_change()
     held.clear()
-    with pytest.raises(StorageError, match="cannot grow"):
+    with pytest.raises(CacheLost, match="was deleted"):
         held.memory(is_new=True).region("header", 100)
     held.end_change(Token(boot_id(), "log", 0, SegmentLink(4, 9), "", {}))
     held.close()

@@ -10,13 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_runs import (
-    Application,
-    Orders,
-    assert_sink_is_right,
-    make_query,
-    recoveries,
-)
+from tests.support.spark_orders import Orders, assert_sink_is_right, make_query, recoveries
+from tests.support.spark_runs import Application
 
 
 @pytest.fixture(scope="module")

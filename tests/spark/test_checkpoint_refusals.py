@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_query import Query
-from tests.support.spark_runs import (
-    Application,
+from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
     fingerprints,
     make_query,
     newest_of,
 )
+from tests.support.spark_query import Query
+from tests.support.spark_runs import Application
 
 _RESTORE = "or start with a new path and a new checkpoint"
 

@@ -15,9 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import trailmark as tm
-from tests.support.spark_feed import Feed, Query, Rows, expected_rows, logged_rows, rows_of
+from tests.support.spark_feed import (
+    Feed,
+    Query,
+    Rows,
+    expected_rows,
+    logged_rows,
+    logged_segments,
+    rows_of,
+)
 from trailmark.engine.commits import newest_mark
 from trailmark.log import LocalStorage
+from trailmark.records import Stream
 
 _SCHEMA = "item int, price int, time timestamp"
 _WINDOW = tm.count_window(4)
@@ -144,6 +153,8 @@ def test_quiet_buckets_close_their_windows_too_even_after_a_union(place: Place) 
 def test_an_empty_batch_is_a_batch(place: Place) -> None:
     place.query.run(place.aggregate(place.feed.stream().where("price < 0")))
     assert not place.found()
+    for segments in logged_segments(place.path(), Stream.OUTPUT):
+        assert [segment.batch for segment in segments] == [0, 1, 2, 3]
     assert newest_mark(LocalStorage(str(place.path()))) == -1, "nobody listens"
 
 

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.seeds import seeds
-from tests.support.spark_query import Query
-from tests.support.spark_runs import (
-    Application,
+from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
     files_taken,
@@ -21,8 +19,9 @@ from tests.support.spark_runs import (
     newest_of,
     newest_segments,
     recoveries,
-    wait_until,
 )
+from tests.support.spark_query import Query
+from tests.support.spark_runs import Application, wait_until
 
 _KILLS = 20
 #: More than an application gets through before it is killed.

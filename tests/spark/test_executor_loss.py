@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.spark_runs import (
-    Application,
-    Cluster,
+from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
-    caught,
-    hold_a_worker,
     make_query,
     newest_of,
     recoveries,
-    release,
 )
+from tests.support.spark_runs import Application, Cluster, caught, hold_a_worker, release
 
 _EXECUTORS = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -9,19 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_runs import (
-    Application,
+from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
-    caught,
-    hold_a_worker,
     make_query,
     newest_of,
     newest_segments,
     recoveries,
-    release,
-    set_trap,
 )
+from tests.support.spark_runs import Application, caught, hold_a_worker, release, set_trap
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,6 @@ SEGMENT_MAGIC = b"TMSG"
 SEGMENT_END = b"TMED"
 
 _HEADER_COVERED = 44
-SMALLEST_SEGMENT = HEADER.size + FRAME_HEADER.size + TRAILER.size
 
 #: Rows that are compressed to see what it is worth, and for how many batches the answer holds.
 _SAMPLE_ROWS = 2048

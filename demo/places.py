@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-RECOVER_WITHIN = "2 seconds"
+RECOVER_WITHIN = "500 milliseconds"
 
 
 @dataclass(frozen=True, slots=True)

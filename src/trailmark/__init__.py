@@ -6,7 +6,15 @@ The engine that carries them out is in :mod:`trailmark.engine`.
 
 import typing as _typing
 
-from trailmark.checkpoint.policy import Continuous, NoCheckpoint
+from trailmark.checkpoint.policy import (
+    Continuous,
+    CostBenefit,
+    Delta,
+    FullSnapshot,
+    NoCheckpoint,
+    SlowWindows,
+    UpstreamBackup,
+)
 from trailmark.errors import TrailmarkError
 from trailmark.windows.functions import (
     UserFunction,
@@ -28,8 +36,13 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "Continuous",
+    "CostBenefit",
+    "Delta",
+    "FullSnapshot",
     "NoCheckpoint",
+    "SlowWindows",
     "TrailmarkError",
+    "UpstreamBackup",
     "UserFunction",
     "aggregate",
     "avg",

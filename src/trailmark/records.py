@@ -12,12 +12,16 @@ from dataclasses import dataclass
 #: "No batch": the position before the first batch, or the footprint of a window that has none.
 NO_BATCH = -1
 
+#: Columns that the logs add to those of an operator.
+START, KIND, OPENED, FILL, FOOTPRINT = "$start", "$kind", "$opened", "$fill", "$footprint"
+
 
 class Stream(enum.IntEnum):
     """Which of an operator's logs a segment belongs to."""
 
     INPUT = 1
     OUTPUT = 2
+    SNAPSHOT = 3
 
 
 class FrameKind(enum.IntEnum):
@@ -36,6 +40,17 @@ class FootprintKind(enum.IntEnum):
 
     OPEN = 0
     CHECK = 1
+
+
+class Foundation(str, enum.Enum):
+    """What a recovery builds the state on, at the end of the batch it begins with."""
+
+    #: The footprints of the open windows, in the output log.
+    FOOTPRINTS = "footprints"
+    #: A snapshot of all of them, in a file of its own.
+    SNAPSHOT = "snapshot"
+    #: Nothing: no window that is open now was open then.
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,9 @@ class _SmallLog:
         operator = self.query.case.operator()
         logs = self.query.logs()
         output, inputs = logs.output(0), logs.input(0)
-        plan = plan_recovery(operator, output, inputs, _BATCHES - 1, 0)
+        plan = plan_recovery(
+            operator.identities, output, inputs, logs.snapshots(0), _BATCHES - 1, 0
+        )
         memory = Memory()
         table, ledger = StateTable(operator.layout, memory), Ledger(memory)
         restore(plan, operator, table, ledger, output, inputs, 0, StepClock())

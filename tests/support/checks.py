@@ -21,8 +21,7 @@ from tests.support.oracle import Identity
 from tests.support.plain import plain_rows
 from trailmark.errors import ValueOverflow
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import FOOTPRINT, KIND
-from trailmark.records import NO_BATCH
+from trailmark.records import FOOTPRINT, KIND, NO_BATCH
 from trailmark.state.memory import Memory
 from trailmark.state.table import Slots, StateTable
 

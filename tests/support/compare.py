@@ -17,7 +17,8 @@ from tests.support.folds import unscaled
 from tests.support.oracle import Identity, Oracle, OracleOutcome, Row
 from tests.support.plain import plain_rows
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import KIND, START, Outcome
+from trailmark.operators.protocol import Outcome
+from trailmark.records import KIND, START
 from trailmark.state.table import StateTable
 
 

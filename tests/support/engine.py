@@ -7,6 +7,7 @@ batch may be delivered again in another order, and whichever order was logged fi
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ class Query:
     def stop(self) -> None:
         """The process ends: whatever it had in memory is gone."""
         for bucket in self._open or ():
-            bucket.close()
+            with suppress(Crashed):  # of a snapshot that was being written when the disk stopped
+                bucket.close()
         self._open = None
 
 

@@ -15,8 +15,7 @@ from tests.support.oracle import Identity, Oracle
 from trailmark.checkpoint.account import Account
 from trailmark.log import Segment
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import KIND
-from trailmark.records import NO_BATCH, FootprintKind, FrameKind
+from trailmark.records import KIND, NO_BATCH, FootprintKind, FrameKind
 
 #: What a recovery of the state reads; late rows are for users only.
 _RECORDS = (FrameKind.RESULTS, FrameKind.FOOTPRINTS, FrameKind.CLOSED)
@@ -124,7 +123,8 @@ class Recount:
         """The same if the worst one of the output segments that it reads cannot be read."""
         base = self.base(batch)
         oldest = self.oldest(base)
-        extent = range(base if oldest is None else oldest, batch + 1)
+        # Where nothing was open nothing is read, except the newest segment, which says so.
+        extent = range(batch if oldest is None else oldest, batch + 1)
         around = [self.needs(damaged - 1) for damaged in extent if damaged >= self._first_batch]
         return min([self.needs(batch), *around])
 

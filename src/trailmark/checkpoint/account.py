@@ -6,12 +6,12 @@ Everything is known in constant time and written into every output footer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from trailmark.checkpoint.ledger import Ledger, Totals
-from trailmark.checkpoint.rates import Rates
-from trailmark.records import NO_BATCH
+from trailmark.checkpoint.rates import Rates, Work
+from trailmark.records import NO_BATCH, Foundation
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,16 @@ class Account:
         T: batch of the oldest footprint still needed; None if no window is open, NO_BATCH if one
         has no footprint.
     base
-        The newest batch whose end footprints can rebuild: this one, unless a window has none.
+        The newest batch whose end can be rebuilt without processing anything anew.
     needs
-        First batch of input that a recovery replays.
-    keep_from
-        First batch of input that a recovery might replay if one segment were damaged.
-    extent
-        q: records of the output log that a recovery reads.
+        First batch of input that a recovery reads.
+    keep_from, keep_output_from
+        First batches of input and of output that a recovery might read if one segment were damaged.
+    extent, segments
+        q: records of the output log that a recovery reads, and from how many segments, up to
+        ``base``.
     replay
-        u: input tuples that a recovery replays.
+        u: input tuples that a recovery reads.
     records_total, inputs_total
         Records and input tuples since the log began.
     watermark
@@ -43,6 +44,8 @@ class Account:
         Whether the policy's targets can be met with so many windows open.
     predicted_us
         How long a recovery would take, from the rates measured so far.
+    foundation
+        What the state at the end of ``base`` is rebuilt from.
     """
 
     open_windows: int
@@ -57,13 +60,27 @@ class Account:
     watermark: int | None = None
     is_reachable: bool = True
     predicted_us: int = 0
+    segments: int = 0
+    foundation: Foundation = Foundation.FOOTPRINTS
+    keep_output_from: int = NO_BATCH
+
+    @property
+    def first_segment(self) -> int:
+        """The oldest batch of output, or the snapshot, that a recovery reads."""
+        return min(self.base - self.segments + 1, self.needs - 1)
+
+    def totals(self) -> Totals:
+        """What the ledger remembers of it."""
+        return Totals(self.records_total, self.inputs_total, self.needs, self.first_segment)
 
     def to_attributes(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Account:
-        return cls(**{f.name: attributes[f.name] for f in fields(cls) if f.name in attributes})
+        found = {f.name: attributes[f.name] for f in fields(cls) if f.name in attributes}
+        found["foundation"] = Foundation(found.get("foundation", Foundation.FOOTPRINTS))
+        return cls(**found)
 
 
 def empty_account(first_batch: int) -> Account:
@@ -80,7 +97,26 @@ def empty_account(first_batch: int) -> Account:
         replay=0,
         records_total=0,
         inputs_total=0,
+        foundation=Foundation.NOTHING,
+        keep_output_from=before,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the table and the policy say at the end of a batch.
+
+    ``oldest`` is the oldest footprint. With ``marks_openings`` there are none, and what the table
+    has in their place are the batches that windows opened in. ``covered``: up to the end of that
+    batch, a window whose footprint is older has not changed since. ``snapshot``: the newest
+    snapshot that is safely stored, and how many windows it holds.
+    """
+
+    open_windows: int
+    oldest: int | None
+    marks_openings: bool = False
+    covered: int = NO_BATCH
+    snapshot: tuple[int, int] | None = None
 
 
 def next_account(
@@ -88,41 +124,73 @@ def next_account(
     ledger: Ledger,
     batch: int,
     now: Totals,
+    standing: Standing,
+    rates: Rates,
     *,
-    oldest: int | None,
-    open_windows: int,
     watermark: int | None,
     is_reachable: bool,
-    rates: Rates,
 ) -> Account:
-    """The account after a batch, from the one before it.
-
-    ``now`` has the totals up to the end of the batch, ``oldest`` is the oldest footprint.
-    """
-    if oldest is None:
-        base, needs, extent = batch, batch + 1, 0
-    elif oldest == NO_BATCH:
-        base, needs, extent = before.base, before.needs, before.extent
-    else:
-        base, needs = batch, oldest + 1
-        start = ledger.at(oldest - 1)
-        extent = now.records - (0 if start is None else start.records)
-    after = ledger.at(needs - 1) if needs <= batch else None
-    # If the segment of the oldest footprint were damaged, the batch before it would be the base.
-    generation = ledger.at(needs - 2) if needs - 1 <= batch else None
-    keep_from = before.keep_from if generation is None else generation.needs
-    replay = 0 if after is None else now.inputs - after.inputs
-    return Account(
-        open_windows=open_windows,
-        oldest=oldest,
-        base=base,
-        needs=needs,
-        keep_from=max(keep_from, before.keep_from),
-        extent=extent,
-        replay=replay,
+    """The account after a batch, from the one before it; ``now`` has the totals up to its end."""
+    after = replace(
+        _found(before, ledger, batch, now, standing),
+        open_windows=standing.open_windows,
+        oldest=NO_BATCH if standing.marks_openings and standing.open_windows else standing.oldest,
         records_total=now.records,
         inputs_total=now.inputs,
         watermark=watermark,
         is_reachable=is_reachable,
-        predicted_us=rates.predict_us(extent, replay),
+    )
+    replayed = ledger.at(after.needs - 1) if after.needs <= batch else None
+    needs, first = _around_damage(before, after, ledger)
+    after = replace(
+        after,
+        keep_from=max(before.keep_from, needs),
+        keep_output_from=max(before.keep_output_from, first),
+        replay=0 if replayed is None else now.inputs - replayed.inputs,
+    )
+    return replace(after, predicted_us=rates.predict_us(work_of(after, batch)))
+
+
+def _around_damage(before: Account, after: Account, ledger: Ledger) -> tuple[int, int]:
+    """The first batches of input and of output that are read if a segment is damaged, which is gone
+    around from the batch before it: the newest segment from the last batch, the first one of the
+    extent from the one before that."""
+    if not after.segments:
+        return before.needs, before.first_segment
+    generation = ledger.at(after.first_segment - 1)
+    if generation is None:
+        return before.keep_from, before.keep_output_from
+    return min(before.needs, generation.needs), min(before.first_segment, generation.first)
+
+
+def work_of(account: Account, batch: int) -> Work:
+    """What a recovery to the end of a batch has to do, by its account."""
+    batches = batch + 1 - account.needs
+    return Work(account.segments, account.extent, batches, account.replay)
+
+
+def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: Standing) -> Account:
+    """What the next recovery builds on: base, needs, extent, segments, foundation."""
+    oldest = standing.oldest
+    if oldest is None:
+        return _on(before, Foundation.NOTHING, batch, batch + 1, 0, 0)
+    if oldest != NO_BATCH and standing.marks_openings:
+        return _on(before, Foundation.NOTHING, oldest - 1, oldest, 0, 0)
+    if oldest != NO_BATCH:
+        # Footprints that are older than what the batch before needed were good enough for it.
+        needs = max(oldest + 1, before.needs, standing.covered + 1)
+        start = ledger.at(oldest - 1)
+        extent = now.records - (0 if start is None else start.records)
+        return _on(before, Foundation.FOOTPRINTS, batch, needs, extent, batch - oldest + 1)
+    if standing.snapshot is not None and standing.snapshot[0] > before.base:
+        stored, windows = standing.snapshot
+        return _on(before, Foundation.SNAPSHOT, stored, stored + 1, windows, 1)
+    return before
+
+
+def _on(
+    before: Account, foundation: Foundation, base: int, needs: int, extent: int, segments: int
+) -> Account:
+    return replace(
+        before, foundation=foundation, base=base, needs=needs, extent=extent, segments=segments
     )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trailmark.checkpoint.policy import Continuous
+from trailmark.checkpoint.policy import Continuous, CostBenefit, budget_us
+from trailmark.checkpoint.rates import smooth
 from trailmark.log import MonotonicClock
 
 #: Microseconds that writing one footprint takes before it was measured.
 _FIRST_COST_US = 1.0
-_SMOOTHING = 0.2
 
 
 @dataclass(slots=True)
@@ -22,7 +21,8 @@ class Budget:
     period. What was spent beyond it is taken from the periods that follow.
     """
 
-    policy: Continuous
+    interval_us: int
+    period_us: int
     now_us: MonotonicClock
     credit_us: float
     counted_us: float
@@ -30,40 +30,39 @@ class Budget:
 
     @classmethod
     def from_notes(
-        cls, policy: Continuous, notes: Mapping[str, Any], now_us: MonotonicClock
+        cls, policy: Continuous | CostBenefit, notes: dict[str, Any], now_us: MonotonicClock
     ) -> Budget:
         """Goes on from what was left after the last batch; without notes, with one interval."""
+        interval, period = budget_us(policy)
         now = now_us()
-        counted = min(float(notes.get("counted_us", now)), now)
         return cls(
-            policy,
+            interval,
+            period,
             now_us,
-            float(notes.get("credit_us", policy.interval_us)),
-            counted,
+            float(notes.get("credit_us", interval)),
+            min(float(notes.get("counted_us", now)), now),
             float(notes.get("cost_us", _FIRST_COST_US)),
         )
 
-    def notes(self) -> dict[str, Any]:
-        return {
-            "credit_us": self.credit_us,
-            "counted_us": self.counted_us,
-            "cost_us": self.cost_us,
-        }
+    def write_notes(self, notes: dict[str, Any]) -> None:
+        notes["credit_us"] = self.credit_us
+        notes["counted_us"] = self.counted_us
+        notes["cost_us"] = self.cost_us
 
     def affordable(self) -> int | None:
         """Windows that may be checked now; None without a limit."""
-        if not self.policy.period_us:
+        if not self.period_us:
             return None
-        periods = (self.now_us() - self.counted_us) // self.policy.period_us
-        earned = periods * self.policy.interval_us
-        self.credit_us = min(self.credit_us + earned, float(self.policy.interval_us))
-        self.counted_us += periods * self.policy.period_us
+        periods = (self.now_us() - self.counted_us) // self.period_us
+        earned = periods * self.interval_us
+        self.credit_us = min(self.credit_us + earned, float(self.interval_us))
+        self.counted_us += periods * self.period_us
         return max(0, int(self.credit_us / self.cost_us))
 
     def spend(self, windows: int, took_us: float) -> None:
         """Takes the time that checking took from the credit and learns what a window costs."""
         self.credit_us -= took_us
         if windows:
-            measured = max(took_us / windows, 0.001)
+            measured = took_us / windows
             # At once if it costs more, so that a budget is overspent once and not again and again.
-            self.cost_us = max(measured, self.cost_us + _SMOOTHING * (measured - self.cost_us))
+            self.cost_us = max(measured, smooth(self.cost_us, measured))

@@ -8,84 +8,94 @@ import numpy as np
 import pyarrow as pa
 
 from trailmark.checkpoint.budget import Budget
-from trailmark.checkpoint.ledger import Ledger, Totals
-from trailmark.checkpoint.policy import NoCheckpoint, Policy
-from trailmark.checkpoint.rates import Rates
+from trailmark.checkpoint.changes import Changes
+from trailmark.checkpoint.continuous import choose_by_targets
+from trailmark.checkpoint.cost_benefit import choose_by_benefit
+from trailmark.checkpoint.moment import Choice, Moment
+from trailmark.checkpoint.policy import (
+    Continuous,
+    CostBenefit,
+    Delta,
+    FullSnapshot,
+    Policy,
+    SlowWindows,
+)
+from trailmark.checkpoint.rounds import choose_within
+from trailmark.checkpoint.slow_windows import choose_slow
+from trailmark.checkpoint.snapshots import choose_delta, choose_snapshot
 from trailmark.operators.protocol import Operator
-from trailmark.records import NO_BATCH
-from trailmark.state.table import Slots, StateTable
-
-#: Windows checked between two looks at the targets.
-_STEP = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Footprints of a batch, and whether the policy's targets are within reach."""
+    """A choice, and the footprints that it asks for."""
 
-    footprints: pa.RecordBatch | None = None
-    opened: int = 0
-    checked: int = 0
-    is_reachable: bool = True
+    choice: Choice
+    footprints: pa.RecordBatch | None
+    copy: pa.RecordBatch | None
+    took_us: float
+
+    @property
+    def opened(self) -> int:
+        return len(self.choice.bare)
+
+    @property
+    def checked(self) -> int:
+        return len(self.choice.checked)
+
+
+def writes_openings(policy: Policy) -> bool:
+    """Whether a window gets a footprint in the batch that opens it."""
+    if isinstance(policy, Continuous):
+        return policy.objective is None
+    return isinstance(policy, CostBenefit | SlowWindows)
 
 
 def choose_footprints(
     operator: Operator,
-    table: StateTable,
-    ledger: Ledger,
     policy: Policy,
-    budget: Budget | None,
-    batch: int,
-    now: Totals,
-    opened: Slots,
-    rates: Rates,
+    moment: Moment,
+    changes: Changes | None = None,
+    *,
+    copies: bool = True,
 ) -> Chosen:
-    """Footprints of the windows that have none yet, then of old ones as the policy says.
-
-    ``now`` counts the records and tuples up to the end of this batch, its footprints excluded;
-    ``opened`` are the windows that the batch opened.
-    """
-    if isinstance(policy, NoCheckpoint):
-        return Chosen()
-    assert budget is not None
-    first = opened
-    if table.oldest_footprint() == NO_BATCH:
-        bare = table.take_oldest(NO_BATCH + 1, batch, table.open_windows)
-        first = np.concatenate([opened, bare])
-    now = Totals(now.records + len(first), now.inputs, now.needs)
-    started = budget.now_us()
-    q, u = policy.targets(rates)
-    checked = _check_oldest(table, ledger, q, u, budget, batch, now)
-    slots = np.concatenate([first, checked]) if len(checked) else first
-    footprints = operator.snapshot(table, slots, len(first)) if len(slots) else None
-    if len(checked):
-        took_us = budget.now_us() - started
-        budget.spend(len(checked), took_us * len(checked) / len(slots))
-    is_reachable = q is None or q >= table.open_windows
-    return Chosen(footprints, len(first), len(checked), is_reachable)
+    """Footprints of this batch, as the policy wants them; a copy of all windows only if ``copies``
+    says that one can be written."""
+    started = moment.now_us()
+    budget = None
+    if isinstance(policy, Continuous | CostBenefit):
+        budget = Budget.from_notes(policy, moment.notes, moment.now_us)
+    choice = _choose(policy, moment, budget, changes)
+    slots = np.concatenate([choice.bare, choice.checked])
+    footprints, copy = None, None
+    if len(slots):
+        footprints = operator.snapshot(moment.table, slots, len(choice.bare))
+    if choice.copies_all and copies:
+        copy = operator.snapshot(moment.table, moment.table.slots(), 0)
+    took_us = moment.now_us() - started
+    if budget is not None:
+        if len(choice.checked):
+            budget.spend(len(choice.checked), took_us * len(choice.checked) / len(slots))
+        budget.write_notes(moment.notes)
+    return Chosen(choice, footprints, copy, took_us)
 
 
-def _check_oldest(
-    table: StateTable,
-    ledger: Ledger,
-    q: int | None,
-    u: int | None,
-    budget: Budget,
-    batch: int,
-    now: Totals,
-) -> Slots:
-    """Takes windows from the oldest footprint on, until both targets are met or nothing is left."""
-    if q is None and u is None:
-        return np.empty(0, dtype=np.int64)
-    left = budget.affordable()
-    taken: list[Slots] = []
-    while left is None or left > 0:
-        before = ledger.first_batch_within(now, q, u)
-        most = _STEP if left is None else min(_STEP, left)
-        slots = table.take_oldest(before, batch, most)
-        if not len(slots):
-            break
-        taken.append(slots)
-        now = Totals(now.records + len(slots), now.inputs, now.needs)
-        left = None if left is None else left - len(slots)
-    return np.concatenate(taken) if taken else np.empty(0, dtype=np.int64)
+def _choose(
+    policy: Policy, moment: Moment, budget: Budget | None, changes: Changes | None
+) -> Choice:
+    if isinstance(policy, Continuous | CostBenefit):
+        assert budget is not None
+        affordable = budget.affordable()
+        if isinstance(policy, CostBenefit):
+            return choose_by_benefit(policy, moment, affordable)
+        if policy.objective is not None:
+            return choose_within(policy, moment, affordable)
+        return choose_by_targets(policy, moment, affordable)
+    if isinstance(policy, SlowWindows):
+        return choose_slow(policy, moment)
+    if isinstance(policy, FullSnapshot):
+        return choose_snapshot(policy, moment)
+    if isinstance(policy, Delta):
+        assert changes is not None
+        return choose_delta(policy, moment, changes)
+    return Choice()

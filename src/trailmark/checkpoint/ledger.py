@@ -11,21 +11,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trailmark.records import NO_BATCH
 from trailmark.state.memory import PAGE, Memory
 
 # Three numbers at the start: the oldest batch, how many unused rows precede it, how many follow.
 _FIRST, _SKIP, _COUNT = range(3)
-# Then three numbers per batch: records, inputs, needs.
-_WIDTH = 3
+# Then four numbers per batch: records, inputs, needs, first.
+_HEAD = 3
+_WIDTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Records written and tuples taken since the log began, up to the end of a batch."""
+    """Records written and tuples taken since the log began, up to the end of a batch; and the first
+    batches of input and of output that a recovery to that end reads."""
 
     records: int
     inputs: int
     needs: int
+    first: int = NO_BATCH
 
 
 class Ledger:
@@ -37,9 +41,9 @@ class Ledger:
 
     def _map(self) -> None:
         numbers = self._region.view("<i8", self._region.size // 8)
-        self._head = numbers[:_WIDTH]
-        room = len(numbers) // _WIDTH * _WIDTH
-        self._all = numbers[_WIDTH:room].reshape(-1, _WIDTH)
+        self._head = numbers[:_HEAD]
+        room = (len(numbers) - _HEAD) // _WIDTH * _WIDTH
+        self._all = numbers[_HEAD : _HEAD + room].reshape(-1, _WIDTH)
 
     @property
     def _rows(self) -> npt.NDArray[np.int64]:
@@ -69,13 +73,23 @@ class Ledger:
         if end == len(self._all):
             self._region.grow(self._region.size * 3 // 2)
             self._map()
-        self._all[end] = (totals.records, totals.inputs, totals.needs)
+        self._all[end] = (totals.records, totals.inputs, totals.needs, totals.first)
         self._head[_COUNT] += 1
 
     def at(self, batch: int) -> Totals | None:
         """Totals at the end of a batch; None if it is older than the ledger."""
         number = batch - self.first
         return None if number < 0 else Totals(*self._rows[number].tolist())
+
+    def columns_at(
+        self, oldest: npt.NDArray[np.int64], now: Totals
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """For each of these batches: the records from its beginning, and the tuples from its end,
+        up to ``now``. The last may be the batch that ``now`` is the end of."""
+        rows = self._rows
+        at = oldest - self.first
+        ends = np.append(rows[:, 1], now.inputs)
+        return now.records - rows[at - 1, 0], now.inputs - ends[at]
 
     def first_batch_within(self, now: Totals, records: int | None, inputs: int | None) -> int:
         """The oldest batch that leaves at most so many records (those of the batch included) and
@@ -96,7 +110,7 @@ class Ledger:
         if drop <= 0:
             return
         self._head += (drop, drop, -drop)
-        if self._head[_SKIP] > 2 * len(self) + 256:
+        if self._head[_SKIP] > 2 * len(self) + 64:
             rows = self._rows.copy()
             self._head[_SKIP] = 0
             self._all[: len(rows)] = rows

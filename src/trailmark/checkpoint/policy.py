@@ -1,15 +1,22 @@
-"""Policies as values: when windows are checked again. They never affect results, only costs."""
+"""Policies as values: when windows get footprints. They never affect results, only costs.
+
+How each of them chooses is in a module of its own: `continuous`, `rounds`, `cost_benefit`,
+`slow_windows`, `snapshots`.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from trailmark.checkpoint.rates import Rates
 from trailmark.errors import SettingError
 from trailmark.settings import parse_duration
+
+_FAILURES = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s+per\s+(second|minute|hour|day|week)\s*")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +24,21 @@ class NoCheckpoint:
     """Writes no footprints. A recovery replays the whole input since the log began, or since no
     window was open; the input log is kept for that."""
 
-    @property
-    def writes_footprints(self) -> bool:
-        return False
-
     def describe(self) -> dict[str, Any]:
         return {"policy": "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamBackup:
+    """Writes no state either, and keeps no more input than the open windows are made of.
+
+    A recovery replays the input since the oldest open window opened. That works for windows of
+    time. Where a window begins in a count of tuples follows from the windows before it, so for
+    these a recovery begins where no window was open, as under `NoCheckpoint`.
+    """
+
+    def describe(self) -> dict[str, Any]:
+        return {"policy": "upstream backup"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +58,7 @@ class Continuous:
         Budget: at most ``interval`` of checking in every ``period`` of time. Without them there is
         no limit.
     objective
-        Instead of ``q`` and ``u``: how long a recovery may take. The targets then follow from the
-        rates that the bucket has measured; see :meth:`within`.
+        Instead of ``q`` and ``u``: how long a recovery may take; see :meth:`within`.
 
     Examples
     --------
@@ -65,7 +80,11 @@ class Continuous:
         interval: str | timedelta | None = None,
         period: str | timedelta | None = None,
     ) -> Continuous:
-        """Keeps the predicted recovery time within an objective.
+        """Keeps the predicted recovery time of a bucket within an objective, with as few
+        footprints as that takes.
+
+        Windows that open and close between two rounds of footprints need none. Rounds are as far
+        apart as the objective allows, by the rates that the bucket has measured.
 
         Examples
         --------
@@ -73,13 +92,6 @@ class Continuous:
         2000000
         """
         return cls(interval=interval, period=period, objective=objective)
-
-    def targets(self, rates: Rates) -> tuple[int | None, int | None]:
-        """Q and U: as given, or half of the objective for each of loading and replaying."""
-        if self.objective is None:
-            return self.q, self.u
-        half_us = max(0.0, (self.objective_us - rates.open_us) / 2)
-        return int(half_us / rates.load_us_per_record), int(half_us / rates.replay_us_per_tuple)
 
     def __post_init__(self) -> None:
         if self.objective is not None and (self.q is not None or self.u is not None):
@@ -91,52 +103,273 @@ class Continuous:
                 "An objective of no time cannot be met.", where="Continuous(objective=...)"
             )
         for name, value in (("q", self.q), ("u", self.u)):
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            if value is not None and (not is_whole or value < 0):
+            if value is not None and not _is_count(value):
                 raise SettingError(
                     f"{name} must be a whole number of records or tuples, got {value!r}.",
                     where=f"Continuous({name}=...)",
                 )
-        if (self.interval is None) != (self.period is None):
-            raise SettingError(
-                "interval and period belong together.",
-                where="Continuous(interval=..., period=...)",
-                fix='For example interval="5 ms", period="100 ms".',
-            )
-        if self.interval is not None and not 0 < self.interval_us <= self.period_us:
-            raise SettingError(
-                "interval must be longer than zero and at most as long as period.",
-                where="Continuous(interval=..., period=...)",
-            )
-
-    @property
-    def writes_footprints(self) -> bool:
-        return True
-
-    @property
-    def interval_us(self) -> int:
-        return 0 if self.interval is None else _microseconds(self.interval, "interval")
+        _check_budget(self.interval, self.period, "Continuous")
 
     @property
     def objective_us(self) -> int:
         return 0 if self.objective is None else _microseconds(self.objective, "objective")
-
-    @property
-    def period_us(self) -> int:
-        return 0 if self.period is None else _microseconds(self.period, "period")
 
     def describe(self) -> dict[str, Any]:
         return {
             "policy": "continuous",
             "q": self.q,
             "u": self.u,
-            "interval_us": self.interval_us or None,
-            "period_us": self.period_us or None,
+            **_describe_budget(self.interval, self.period),
             "objective_us": self.objective_us or None,
         }
 
 
+@dataclass(frozen=True, slots=True)
+class CostBenefit:
+    """Checks a window when the recovery time it is expected to save outweighs writing it.
+
+    Every window gets a footprint in the batch that opens it. After a batch, the oldest footprints
+    are renewed if that saves more than it costs::
+
+        failure_rate x (how long the saving lasts) x (time saved in a recovery) x weight
+            >  footprints x (time to write one)
+
+    Both sides are in microseconds and measured. How long the saving lasts is taken to be as long as
+    the footprints have lasted: who has been open for a minute is expected to stay for another.
+
+    Parameters
+    ----------
+    failure_rate
+        How often a recovery is expected: ``"1 per day"``, or a number per second.
+    weight
+        How much worse a second of recovery is than a second of work.
+    interval, period
+        Budget, as in `Continuous`.
+
+    Examples
+    --------
+    >>> CostBenefit(failure_rate="2 per hour").failures_per_second
+    0.0005555555555555556
+    """
+
+    failure_rate: str | float
+    weight: float = 1.0
+    interval: str | timedelta | None = None
+    period: str | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if not self.failures_per_second > 0:
+            raise SettingError(
+                f"failure_rate must be above zero, got {self.failure_rate!r}.",
+                where="CostBenefit(failure_rate=...)",
+                fix='For example failure_rate="1 per day"; without failures use NoCheckpoint().',
+            )
+        if not _is_number(self.weight) or not self.weight > 0:
+            raise SettingError(
+                f"weight must be a number above zero, got {self.weight!r}.",
+                where="CostBenefit(weight=...)",
+            )
+        _check_budget(self.interval, self.period, "CostBenefit")
+
+    @property
+    def failures_per_second(self) -> float:
+        return _parse_failures(self.failure_rate)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "policy": "cost-benefit",
+            "failures_per_second": self.failures_per_second,
+            "weight": self.weight,
+            **_describe_budget(self.interval, self.period),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWindows:
+    """Checks the windows that stay open, each once in a period, a few at a time.
+
+    Every window gets a footprint in the batch that opens it. A window that has been open for longer
+    than ``threshold`` is slow. In every ``period`` all slow windows are checked once, in so many
+    ``shots`` evenly spread over it, oldest footprint first.
+
+    Examples
+    --------
+    >>> SlowWindows("10 seconds", "20 seconds", shots=4).describe()["shots"]
+    4
+    """
+
+    threshold: str | timedelta
+    period: str | timedelta
+    shots: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.period_us:
+            raise SettingError(
+                "A period must be longer than zero.", where="SlowWindows(period=...)"
+            )
+        if not _is_count(self.shots) or not 1 <= self.shots <= self.period_us:
+            raise SettingError(
+                f"shots must be a whole number from 1 on, got {self.shots!r}.",
+                where="SlowWindows(shots=...)",
+            )
+        _microseconds(self.threshold, "threshold")
+
+    @property
+    def threshold_us(self) -> int:
+        return _microseconds(self.threshold, "threshold")
+
+    @property
+    def period_us(self) -> int:
+        return _microseconds(self.period, "period")
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "policy": "slow windows",
+            "threshold_us": self.threshold_us,
+            "period_us": self.period_us,
+            "shots": self.shots,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FullSnapshot:
+    """Writes all open windows at once, every so often. A recovery begins at the last snapshot.
+
+    Parameters
+    ----------
+    every
+        A number of batches, or a time such as ``"10 seconds"``.
+    asynchronous
+        False: the batch waits until the snapshot is in the log. True: it waits for a copy only,
+        and the copy is written while later batches run.
+    """
+
+    every: int | str | timedelta
+    asynchronous: bool = False
+
+    def __post_init__(self) -> None:
+        _check_every(self.every, "FullSnapshot")
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "policy": "full snapshot",
+            **_describe_every(self.every),
+            "asynchronous": self.asynchronous,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Writes the windows that have changed since the last time, every so often.
+
+    A recovery begins at the last delta, and reads as far back as the oldest footprint of a window
+    that is still open.
+
+    Parameters
+    ----------
+    every
+        A number of batches, or a time such as ``"10 seconds"``.
+    full_every
+        Every so many deltas all windows are written, so that the chain has an end.
+    """
+
+    every: int | str | timedelta
+    full_every: int = 10
+
+    def __post_init__(self) -> None:
+        _check_every(self.every, "Delta")
+        if not _is_count(self.full_every) or not self.full_every:
+            raise SettingError(
+                f"full_every must be a whole number from 1 on, got {self.full_every!r}.",
+                where="Delta(full_every=...)",
+            )
+
+    def describe(self) -> dict[str, Any]:
+        return {"policy": "delta", **_describe_every(self.every), "full_every": self.full_every}
+
+
+Policy = (
+    Continuous | CostBenefit | SlowWindows | FullSnapshot | Delta | UpstreamBackup | NoCheckpoint
+)
+
+
+def budget_us(policy: Continuous | CostBenefit) -> tuple[int, int]:
+    """Interval and period of a budget; zeros without one."""
+    if policy.interval is None or policy.period is None:
+        return 0, 0
+    return _microseconds(policy.interval, "interval"), _microseconds(policy.period, "period")
+
+
+def every_us(policy: FullSnapshot | Delta) -> int | None:
+    """The time between two snapshots; None if batches are counted."""
+    return None if isinstance(policy.every, int) else _microseconds(policy.every, "every")
+
+
+def _check_budget(
+    interval: str | timedelta | None, period: str | timedelta | None, where: str
+) -> None:
+    if (interval is None) != (period is None):
+        raise SettingError(
+            "interval and period belong together.",
+            where=f"{where}(interval=..., period=...)",
+            fix='For example interval="5 ms", period="100 ms".',
+        )
+    if interval is None or period is None:
+        return
+    if not 0 < _microseconds(interval, "interval") <= _microseconds(period, "period"):
+        raise SettingError(
+            "interval must be longer than zero and at most as long as period.",
+            where=f"{where}(interval=..., period=...)",
+        )
+
+
+def _describe_budget(
+    interval: str | timedelta | None, period: str | timedelta | None
+) -> dict[str, Any]:
+    return {
+        "interval_us": None if interval is None else _microseconds(interval, "interval"),
+        "period_us": None if period is None else _microseconds(period, "period"),
+    }
+
+
+def _check_every(every: int | str | timedelta, where: str) -> None:
+    if isinstance(every, int) and not _is_count(every):
+        every = 0
+    if not (every if isinstance(every, int) else _microseconds(every, "every")):
+        raise SettingError(
+            "every must be a number of batches from 1 on, or a time longer than zero.",
+            where=f"{where}(every=...)",
+            fix='For example every=10 or every="10 seconds".',
+        )
+
+
+def _describe_every(every: int | str | timedelta) -> dict[str, Any]:
+    if isinstance(every, int):
+        return {"every_batches": every}
+    return {"every_us": _microseconds(every, "every")}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@lru_cache
+def _parse_failures(rate: str | float) -> float:
+    if isinstance(rate, int | float) and not isinstance(rate, bool):
+        return float(rate)
+    found = _FAILURES.fullmatch(rate) if isinstance(rate, str) else None
+    if found is None:
+        raise SettingError(
+            f"{rate!r} is not a rate of failures.",
+            where="CostBenefit(failure_rate=...)",
+            fix='Write "1 per day", or a number per second.',
+        )
+    return float(found[1]) / _SECONDS[found[2]]
+
+
 # Asked for in every batch.
 _microseconds = lru_cache(parse_duration)
-
-Policy = Continuous | NoCheckpoint

@@ -1,7 +1,10 @@
-"""What a recovery costs per record and per tuple, measured where it happens.
+"""What a recovery costs, measured where it happens.
 
-A prediction is only as good as the rates behind it, so they are learnt while the bucket works: from
-live batches (processing a tuple takes at least as long as replaying it) and from every recovery.
+A recovery opens the bucket, loads an extent of the output log, and repeats the work of some
+batches. How these costs grow is known beforehand: with the segments and the records of the extent,
+with the batches and the tuples of the input. How long each takes here and now is not, so it is
+learnt while the bucket works: from live batches, which do the same work that a recovery repeats,
+from rehearsals, which read a segment back, and from every recovery.
 """
 
 from __future__ import annotations
@@ -10,48 +13,111 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-#: Before anything was measured: what one core of a small virtual machine took, rounded up.
-_OPEN_US = 20_000.0
-_LOAD_US = 0.5
-_REPLAY_US = 0.2
+#: What a segment costs beside its rows, in rows' worth of time.
+_ROWS_PER_OUTPUT_SEGMENT = 600
+_ROWS_PER_INPUT_SEGMENT = 2_500
 
 _SMOOTHING = 0.2
-#: Fewer than these say more about fixed costs than about the cost of one.
-_ENOUGH = 1_000
+#: A recovery is the real thing, and rare.
+_RECOVERY_SMOOTHING = 0.5
+#: Costs are divided by, and a coarse clock may measure no time.
+_LEAST_US = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a recovery has to do: load ``records`` from so many ``segments`` of output, and repeat
+    ``tuples`` of so many ``batches`` of input."""
+
+    segments: int = 0
+    records: int = 0
+    batches: int = 0
+    tuples: int = 0
+
+    @property
+    def load_rows(self) -> int:
+        return self.records + _ROWS_PER_OUTPUT_SEGMENT * self.segments
+
+    @property
+    def replay_rows(self) -> int:
+        return self.tuples + _ROWS_PER_INPUT_SEGMENT * self.batches
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Microseconds that a recovery takes to begin, per record it reads, per tuple it replays."""
+    """Microseconds; before anything was measured, as one core of a small machine took them.
 
-    open_us: float = _OPEN_US
-    load_us_per_record: float = _LOAD_US
-    replay_us_per_tuple: float = _REPLAY_US
+    Attributes
+    ----------
+    open_us
+        To open a bucket, before anything is read.
+    load_us
+        Per record of the extent; a segment counts as some records more.
+    process_us
+        Per tuple of a live batch; a batch counts as some tuples more.
+    replay_factor
+        How long a recovery takes for what took a live batch 1.
+    write_us
+        Per footprint, to gather and to write it.
+    batch_us
+        For a whole live batch.
+    period_us
+        From the end of a batch to the end of the next.
+    """
 
-    def predict_us(self, records: int, tuples: int) -> int:
+    open_us: float = 20_000.0
+    load_us: float = 0.4
+    process_us: float = 0.1
+    replay_factor: float = 1.0
+    write_us: float = 0.1
+    batch_us: float = 1_000.0
+    period_us: float = 1_000_000.0
+
+    @property
+    def replay_us(self) -> float:
+        """Per tuple that a recovery repeats."""
+        return self.process_us * self.replay_factor
+
+    def predict_us(self, work: Work) -> int:
         """How long a recovery would take."""
-        return int(
-            self.open_us + records * self.load_us_per_record + tuples * self.replay_us_per_tuple
+        load_us, replay_us = self.load_us * work.load_rows, self.replay_us * work.replay_rows
+        return int(self.open_us + load_us + replay_us)
+
+    def after_processing(self, tuples: int, took_us: float) -> Rates:
+        """The rates after the tuples of a live batch went through the operator."""
+        measured = took_us / Work(batches=1, tuples=tuples).replay_rows
+        return replace(self, process_us=smooth(self.process_us, measured))
+
+    def after_batch(self, took_us: float, since_last_us: float | None) -> Rates:
+        """The rates after a live batch, which ended so long after the one before."""
+        period = self.period_us if since_last_us is None else since_last_us
+        return replace(
+            self,
+            batch_us=smooth(self.batch_us, took_us),
+            period_us=smooth(self.period_us, period),
         )
 
-    def after_batch(self, tuples: int, took_us: float) -> Rates:
-        """The rates after a live batch."""
-        if tuples < _ENOUGH:
+    def after_writing(self, footprints: int, took_us: float) -> Rates:
+        """The rates after so many footprints were gathered and written."""
+        if not footprints:
             return self
-        replay = _smooth(self.replay_us_per_tuple, took_us / tuples)
-        return replace(self, replay_us_per_tuple=replay)
+        return replace(self, write_us=smooth(self.write_us, took_us / footprints))
 
-    def after_recovery(self, records: int, load_us: int, tuples: int, replay_us: int) -> Rates:
-        """The rates after a recovery that read and replayed so much."""
-        load, replay = self.load_us_per_record, self.replay_us_per_tuple
-        if records < _ENOUGH and tuples < _ENOUGH:
-            # It took what it takes to begin.
-            return replace(self, open_us=_smooth(self.open_us, load_us + replay_us))
-        if records >= _ENOUGH:
-            load = _smooth(load, load_us / records)
-        if tuples >= _ENOUGH:
-            replay = _smooth(replay, replay_us / tuples)
-        return replace(self, load_us_per_record=load, replay_us_per_tuple=replay)
+    def after_loading(self, work: Work, took_us: float) -> Rates:
+        """The rates after a rehearsal has loaded a segment."""
+        if not work.load_rows:
+            return self
+        return replace(self, load_us=smooth(self.load_us, took_us / work.load_rows))
+
+    def after_recovery(self, work: Work, open_us: float, load_us: float, replay_us: float) -> Rates:
+        """The rates after a recovery that did this work in such times."""
+        learnt = replace(self, open_us=_learn(self.open_us, open_us))
+        if work.load_rows:
+            learnt = replace(learnt, load_us=_learn(self.load_us, load_us / work.load_rows))
+        if work.replay_rows:
+            measured = replay_us / work.replay_rows / self.process_us
+            learnt = replace(learnt, replay_factor=_learn(self.replay_factor, measured))
+        return learnt
 
     def to_attributes(self) -> dict[str, Any]:
         return {name: round(value, 4) for name, value in asdict(self).items()}
@@ -61,5 +127,10 @@ class Rates:
         return cls(**{f.name: attributes[f.name] for f in fields(cls) if f.name in attributes})
 
 
-def _smooth(before: float, measured: float) -> float:
-    return before + _SMOOTHING * (measured - before)
+def smooth(before: float, measured: float) -> float:
+    """A little of what was measured now, most of what was known before; never nothing at all."""
+    return max(_LEAST_US, before + _SMOOTHING * (measured - before))
+
+
+def _learn(before: float, measured: float) -> float:
+    return max(_LEAST_US, before + _RECOVERY_SMOOTHING * (measured - before))

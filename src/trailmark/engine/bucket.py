@@ -16,15 +16,14 @@ somebody else has published the same batch throws its own work away and goes on 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trailmark.checkpoint.account import Account, next_account
-from trailmark.checkpoint.budget import Budget
-from trailmark.checkpoint.choose import Chosen, choose_footprints
-from trailmark.checkpoint.ledger import Totals
-from trailmark.checkpoint.policy import Continuous, Policy
+from trailmark.checkpoint.account import Account
+from trailmark.checkpoint.choose import Chosen
+from trailmark.checkpoint.policy import Policy
+from trailmark.engine.checkpoints import Checkpoints
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.opening import StateKeeper
 from trailmark.engine.refusals import (
@@ -35,6 +34,7 @@ from trailmark.engine.refusals import (
     select_columns,
 )
 from trailmark.engine.report import BatchReport
+from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
 from trailmark.kernel.columns import contiguous, fingerprint
@@ -47,7 +47,13 @@ from trailmark.log import (
     monotonic_us,
 )
 from trailmark.operators.protocol import BatchInput, Operator, Outcome
-from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, FrameKind, SegmentLink
+from trailmark.records import (
+    NO_BATCH,
+    START_OF_LOG,
+    Fingerprint,
+    FrameKind,
+    SegmentLink,
+)
 from trailmark.recovery import RecoveryReport, batch_input
 from trailmark.settings import Durability
 from trailmark.state.cache import StateCache
@@ -122,11 +128,23 @@ class Bucket:
         self.operator = operator
         self.number = number
         self._logs = logs
-        self._policy = policy
         self._now_us = now_us
         self._inputs = logs.input(number)
         self._output = logs.output(number)
-        self._keeper = StateKeeper(operator, logs, self._inputs, self._output, cache, now_us)
+        self._snapshots = SnapshotWriter(logs.snapshots(number))
+        self._keeper = StateKeeper(
+            operator,
+            logs,
+            policy,
+            self._inputs,
+            self._output,
+            self._snapshots.log,
+            cache,
+            now_us,
+        )
+        self._checkpoints = Checkpoints(
+            operator, policy, number, self._output, self._snapshots, now_us
+        )
         self._retain_batches = retain_batches
         self._answers_older = answers_older
         self._settled = logs.first_batch
@@ -150,11 +168,17 @@ class Bucket:
         state = self._keeper.state
         return None if state is None else state.table
 
-    def close(self) -> None:
-        """Lets other processes have the state."""
+    def close(self, *, lingers: bool = False) -> None:
+        """Lets other processes have the state.
+
+        With ``lingers`` a snapshot that is being written is left to the threads of this process,
+        which has to live on for that.
+        """
         self._keeper.drop()
         self._inputs.close()
         self._output.close()
+        if not lingers:
+            self._snapshots.close()
 
     # 1  the input segment
 
@@ -216,33 +240,33 @@ class Bucket:
         try:
             state, recovery = self._keeper.open(batch)
             state.begin_change()
-            footprint = batch if self._policy.writes_footprints else NO_BATCH
-            given = replace(ingested.given, footprint=footprint)
+            given = self._checkpoints.prepare(ingested.given)
             started = self._now_us()
             outcome = self.operator.process(state.table, given)
             tuples = ingested.digest.rows
-            state.rates = state.rates.after_batch(tuples, self._now_us() - started)
-            chosen, now = self._choose(state, batch, outcome, tuples)
+            state.rates = state.rates.after_processing(tuples, self._now_us() - started)
+            chosen, now = self._checkpoints.choose(state, batch, outcome, tuples)
             link, is_ours = ingested.settle()
             if not is_ours:
                 self._keeper.drop()
                 return self.operate(self._ingested_before(batch, ingested.digest))
-            account = next_account(
-                state.account,
-                state.ledger,
-                batch,
-                now,
-                oldest=state.table.oldest_footprint(),
-                open_windows=state.table.open_windows,
-                watermark=given.watermark,
-                is_reachable=chosen.is_reachable,
-                rates=state.rates,
-            )
+            account = self._checkpoints.account(state, batch, chosen, now, given.watermark)
+            chose = self._now_us()
             published = self._publish(state, batch, ingested, outcome, chosen, account, recovery)
             if not published.created:
                 self._keeper.drop()
                 return self._answer_from_log(batch, ingested.digest)
-            self._commit(state, batch, account, now, published.link, link)
+            ended = self._now_us()
+            self._checkpoints.learn(
+                state,
+                batch,
+                chosen,
+                outcome.results.num_rows,
+                took_us=ended - started,
+                publish_us=ended - chose,
+            )
+            self._checkpoints.write_copy(state, batch, chosen)
+            self._commit(state, batch, account, published.link, link)
         except BaseException as error:
             self._keeper.drop(forget=isinstance(error, CacheFull))
             raise
@@ -250,7 +274,7 @@ class Bucket:
             retained = self._retain_batches
             self.trim(None if retained is None else batch + 1 - retained)
         if self._retain_batches is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
-            self._output.merge(account.keep_from - 2, smallest_run=_MERGE_EVERY // 4)
+            self._output.merge(account.keep_output_from - 1, smallest_run=_MERGE_EVERY // 4)
         return BatchReport(
             batch,
             self.number,
@@ -265,38 +289,6 @@ class Bucket:
             output_bytes=published.bytes,
             recovery=recovery,
         )
-
-    def _choose(
-        self, state: BucketState, batch: int, outcome: Outcome, tuples: int
-    ) -> tuple[Chosen, Totals]:
-        before = state.account
-        records = before.records_total + outcome.results.num_rows
-        if outcome.closed is not None:
-            records += outcome.closed.num_rows
-        now = Totals(records, before.inputs_total + tuples, 0)
-        budget = None
-        if isinstance(self._policy, Continuous):
-            budget = Budget.from_notes(self._policy, state.budget, self._now_us)
-        chosen = choose_footprints(
-            self.operator,
-            state.table,
-            state.ledger,
-            self._policy,
-            budget,
-            batch,
-            now,
-            outcome.opened,
-            state.rates,
-        )
-        if budget is not None:
-            state.budget = budget.notes()
-        if before.is_reachable and not chosen.is_reachable:
-            _log.warning(
-                "bucket %d: the extent cannot get below the %d windows that are open; q is less",
-                self.number,
-                state.table.open_windows,
-            )
-        return chosen, replace(now, records=now.records + chosen.opened + chosen.checked)
 
     def _publish(
         self,
@@ -319,7 +311,7 @@ class Bucket:
             frames.append((FrameKind.LATE, outcome.late))
         attributes = {
             **account.to_attributes(),
-            "policy": self._policy.describe(),
+            "policy": self._checkpoints.policy.describe(),
             "rates": state.rates.to_attributes(),
             "late_rows": outcome.late_rows,
             "late_updates": outcome.late_updates,
@@ -327,6 +319,8 @@ class Bucket:
             "footprints_opened": chosen.opened,
             "footprints_checked": chosen.checked,
         }
+        if chosen.choice.why:
+            attributes["decision"] = dict(chosen.choice.why)
         if recovery is not None:
             attributes["recovery"] = recovery.describe()
         return self._output.append(
@@ -343,12 +337,11 @@ class Bucket:
         state: BucketState,
         batch: int,
         account: Account,
-        now: Totals,
         output: SegmentLink,
         inputs: SegmentLink,
     ) -> None:
-        state.ledger.append(batch, replace(now, needs=account.needs))
-        state.ledger.forget_before(account.needs - 2)
+        state.ledger.append(batch, account.totals())
+        state.ledger.forget_before(account.first_segment - 1)
         state.batch = batch
         state.account = account
         state.output = output
@@ -367,11 +360,12 @@ class Bucket:
         if state is None:
             return []
         keep_from = state.account.keep_from
-        self._settle_extent(keep_from - 1, state.batch)
+        self._settle_extent(state.account.keep_output_from, state.batch)
         # From the batch before, other buckets may have to find the watermark of this one.
         reports = [self._inputs.trim(min(keep_from, state.batch - 1))]
+        reports.append(self._snapshots.log.trim(state.account.keep_output_from))
         if acknowledged is not None:
-            reports.append(self._output.trim(min(acknowledged, keep_from - 1)))
+            reports.append(self._output.trim(min(acknowledged, state.account.keep_output_from)))
         return reports
 
     def _settle_extent(self, oldest: int, newest: int) -> None:

@@ -82,6 +82,9 @@ class OperatorLogs:
     def output(self, bucket: int) -> StreamLog:
         return self._log(Stream.OUTPUT, bucket)
 
+    def snapshots(self, bucket: int) -> StreamLog:
+        return self._log(Stream.SNAPSHOT, bucket)
+
     def _log(self, stream: Stream, bucket: int) -> StreamLog:
         return StreamLog(
             self.storage, stream, self.meta.log_id, bucket, self._settings, self._clock

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from trailmark.checkpoint.policy import Policy, UpstreamBackup
 from trailmark.checkpoint.rates import Rates
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.refusals import check_order
@@ -13,9 +14,14 @@ from trailmark.engine.state import BucketState, layout_of
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import MonotonicClock, StreamLog
 from trailmark.operators.protocol import Operator
-from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, SegmentLink
+from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, SegmentLink
 from trailmark.recovery import RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
+
+
+def marks_openings(policy: Policy, operator: Operator) -> bool:
+    """Whether the table has the batch that a window opened in where footprints have theirs."""
+    return isinstance(policy, UpstreamBackup) and operator.rebuilds_from_openings
 
 
 class StateKeeper:
@@ -25,12 +31,16 @@ class StateKeeper:
         self,
         operator: Operator,
         logs: OperatorLogs,
+        policy: Policy,
         inputs: StreamLog,
         output: StreamLog,
+        snapshots: StreamLog,
         cache: StateCache | None,
         now_us: MonotonicClock,
     ) -> None:
         self.state: BucketState | None = None
+        self._policy = policy
+        self._snapshots = snapshots
         self._operator = operator
         self._logs = logs
         self._inputs = inputs
@@ -45,6 +55,7 @@ class StateKeeper:
 
     def open(self, batch: int) -> tuple[BucketState, RecoveryReport | None]:
         """State at the end of the batch before, and what a recovery did if there was one."""
+        started = self._now_us()
         at_hand = self.after(batch - 1)
         if at_hand is not None:
             return at_hand, None
@@ -60,18 +71,35 @@ class StateKeeper:
                 cached.close()
                 raise
         if self.state is not None:
+            self._adopt(self.state)
             return self.state, None
         self.state = self._empty_state(cached)
+        self.state.notes = self._new_notes()
         newest = self._output.newest()
         if newest == NO_BATCH and batch == self._logs.first_batch:
             return self.state, None
         check_order(batch, newest, self._logs.first_batch, self._output.directory)
         self._clear_away()
-        return self.state, self._recover(self.state, batch - 1, why)
+        return self.state, self._recover(self.state, batch - 1, why, started)
+
+    def _adopt(self, state: BucketState) -> None:
+        """Another policy than the one that left the state does not know what that one has noted;
+        and batches that windows opened in are not to be taken for footprints, or these for them."""
+        notes = self._new_notes()
+        if state.notes.get("policy") == notes["policy"]:
+            return
+        if state.notes.get("marks_openings") != notes["marks_openings"]:
+            state.table.forget_footprints()
+        state.notes = notes
+
+    def _new_notes(self) -> dict[str, Any]:
+        """Notes of a policy that begins."""
+        marks = marks_openings(self._policy, self._operator)
+        return {"policy": self._policy.describe(), "marks_openings": marks}
 
     def _clear_away(self) -> None:
         """A recovery follows a crash or a move: files of dead writers, tables nobody uses."""
-        for log in (self._inputs, self._output):
+        for log in (self._inputs, self._output, self._snapshots):
             self._logs.storage.clean(log.directory)
         if self._cache is not None:
             self._cache.sweep(time.time())
@@ -122,11 +150,15 @@ class StateKeeper:
                 cached.close()
             raise
 
-    def _recover(self, state: BucketState, target: int, why: str) -> RecoveryReport:
-        started = self._now_us()
+    def _recover(self, state: BucketState, target: int, why: str, started: float) -> RecoveryReport:
+        opened = self._now_us()
         first = self._logs.first_batch
-        plan = plan_recovery(self._operator, self._output, self._inputs, target, first)
+        plan = plan_recovery(
+            self._operator.identities, self._output, self._inputs, self._snapshots, target, first
+        )
         planned = self._now_us()
+        is_built_on_openings = plan.foundation is Foundation.NOTHING and not plan.skipped
+        marks = marks_openings(self._policy, self._operator)
         account, load_us, replay_us = restore(
             plan,
             self._operator,
@@ -136,19 +168,22 @@ class StateKeeper:
             self._inputs,
             first,
             self._now_us,
+            marks_openings=marks and is_built_on_openings,
         )
+        if marks and not is_built_on_openings:
+            state.table.forget_footprints()
         state.batch = target
         state.account = account
         state.output, logged = self._newest_output(target)
         _, checksum = self._inputs.read_footer(target)
         state.inputs = SegmentLink(target, checksum)
-        plan_us = int(planned - started)
+        plan_us = int(planned - opened)
+        # What is neither finding, loading nor replaying took as long as opening does.
+        open_us = int(self._now_us() - started) - plan_us - load_us - replay_us
         expected = Rates.from_attributes(logged.get("rates", {}))
-        state.rates = expected.after_recovery(
-            plan.records_read, plan_us + load_us, plan.replay_tuples, replay_us
-        )
+        state.rates = expected.after_recovery(plan.work, open_us, plan_us + load_us, replay_us)
         predicted_us = int(logged.get("predicted_us", 0))
-        return RecoveryReport(why, plan, plan_us, load_us, replay_us, predicted_us)
+        return RecoveryReport(why, plan, open_us, plan_us, load_us, replay_us, predicted_us)
 
     def _newest_output(self, batch: int) -> tuple[SegmentLink, Mapping[str, Any]]:
         """Link and attributes of the newest output; no attributes if it is damaged."""

@@ -24,7 +24,7 @@ class Recovery:
     segments_read, footprints, replay_tuples
         Output segments read, windows loaded, and input tuples replayed.
     load_us, replay_us
-        Microseconds to find and load the windows, and to replay the input.
+        Microseconds to open the bucket and to find and load the windows, and to replay the input.
     predicted_us
         What the batch before had predicted for both together.
     """
@@ -48,7 +48,7 @@ class Recovery:
             found["segments_read"],
             found["footprints"],
             found["replay_tuples"],
-            found["plan_us"] + found["load_us"],
+            found["open_us"] + found["plan_us"] + found["load_us"],
             found["replay_us"],
             found["predicted_us"],
         )

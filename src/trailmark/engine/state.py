@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trailmark.checkpoint.account import Account, empty_account
-from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.changes import Changes
+from trailmark.checkpoint.ledger import Ledger
 from trailmark.checkpoint.rates import Rates
 from trailmark.operators.protocol import Operator
 from trailmark.records import START_OF_LOG, SegmentLink
@@ -17,12 +18,16 @@ from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 
 #: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
-_TABLE_FORMAT = 2
+_TABLE_FORMAT = 3
 
 
 @dataclass(slots=True)
 class BucketState:
-    """State at the end of batch ``batch``; lives in the cache, or in private memory."""
+    """State at the end of batch ``batch``; lives in the cache, or in private memory.
+
+    ``notes`` are the policy's; ``ended_us`` is when the batch ended, by a clock that never goes
+    back.
+    """
 
     batch: int
     table: StateTable
@@ -31,8 +36,10 @@ class BucketState:
     output: SegmentLink
     inputs: SegmentLink
     cached: CachedBucket | None = None
-    budget: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
+    ended_us: float | None = None
+    _changes: Changes | None = None
 
     @classmethod
     def empty(
@@ -43,7 +50,7 @@ class BucketState:
         try:
             table = StateTable(operator.layout, memory)
             ledger = Ledger(memory)
-            ledger.start(first_batch - 1, Totals(0, 0, first_batch))
+            ledger.start(first_batch - 1, empty_account(first_batch).totals())
         except BaseException:
             memory.close()
             raise
@@ -65,9 +72,16 @@ class BucketState:
             token.output,
             inputs,
             cached,
-            notes["budget"],
+            notes["policy"],
             Rates.from_attributes(notes["rates"]),
+            notes["ended_us"],
         )
+
+    def changes(self) -> Changes:
+        """Which windows have changed, for the policies that keep count of it."""
+        if self._changes is None:
+            self._changes = Changes(self.table.memory)
+        return self._changes
 
     def begin_change(self) -> None:
         if self.cached is not None:
@@ -80,8 +94,9 @@ class BucketState:
         notes = {
             "account": self.account.to_attributes(),
             "inputs": {"batch": self.inputs.batch, "checksum": self.inputs.checksum},
-            "budget": self.budget,
+            "policy": self.notes,
             "rates": self.rates.to_attributes(),
+            "ended_us": self.ended_us,
         }
         files = self.table.memory.files()
         token = Token(boot_id(), log_id, bucket, self.output, layout_of(operator), files, notes)

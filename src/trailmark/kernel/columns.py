@@ -178,9 +178,15 @@ def chosen_rows(rows: pa.RecordBatch, is_chosen: npt.NDArray[np.bool_]) -> pa.Re
         if is_plain_number(column):
             arrays.append(arrow_fixed(numbers(column)[is_chosen], column.type))
         else:
-            mask = pa.array(is_chosen) if mask is None else mask
+            mask = _bits(is_chosen) if mask is None else mask
             arrays.append(column.filter(mask))
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+
+def _bits(booleans: npt.NDArray[np.bool_]) -> pa.Array:
+    """Made by hand: `pa.array` imports pandas to look at an array of NumPy's."""
+    packed = pa.py_buffer(np.packbits(booleans, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(booleans), [None, packed])
 
 
 def check_text(size: int, where: str) -> None:
@@ -209,3 +215,8 @@ def arrow_text(
 ) -> pa.Array:
     buffers = [bitmap(is_valid), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
+def whole_numbers(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
+    """A column of whole numbers, however narrow it was logged."""
+    return np.ascontiguousarray(numbers(single(rows.column(name))), dtype=np.int64)

@@ -168,12 +168,28 @@ int64_t tm_take_oldest(tm_table *t, int64_t before, int64_t batch, int64_t most,
     return count;
 }
 
-/* Open windows from the oldest footprint on. */
-int64_t tm_list_oldest(const tm_table *t, int64_t most, int64_t *slots) {
+/* Open windows from the oldest footprint on: those whose footprint is older than `before` and that opened
+ * before `opened_before`. */
+int64_t tm_list_oldest(const tm_table *t, int64_t before, int64_t opened_before, int64_t most, int64_t *slots) {
     int64_t count = 0;
-    for (int64_t slot = t->header->oldest; slot && count < most; slot = slot_at(t, slot)->newer)
-        slots[count++] = slot;
+    for (int64_t slot = t->header->oldest; slot && count < most; ) {
+        const tm_slot *s = slot_at(t, slot);
+        if (s->footprint >= before) break;
+        if (s->opened < opened_before) slots[count++] = slot;
+        slot = s->newer;
+    }
     return count;
+}
+
+/* Gives windows a new footprint, which makes them the newest in this order. */
+void tm_check(tm_table *t, const int64_t *slots, int64_t count, int64_t batch) {
+    for (int64_t i = 0; i < count; i++) {
+        if (i + AHEAD < count) prefetch_slot(t, slots[i + AHEAD]);
+        tm_slot *s = slot_at(t, slots[i]);
+        list_unlink(t, s);
+        s->footprint = (int32_t)batch;
+        list_push_newest(t, slots[i], s);
+    }
 }
 
 void tm_forget_footprints(tm_table *t) {

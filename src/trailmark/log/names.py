@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trailmark.records import Stream
 
-_DIRECTORIES = {Stream.INPUT: "in", Stream.OUTPUT: "out"}
+_DIRECTORIES = {Stream.INPUT: "in", Stream.OUTPUT: "out", Stream.SNAPSHOT: "snap"}
 _FILE = re.compile(r"([0-9]{20})(?:\.seg|-([0-9]{20})\.pack)", re.ASCII)
 
 #: Fits the names and the 64 bits of a segment's header.

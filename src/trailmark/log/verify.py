@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from trailmark.errors import DamagedSegment, LogError
 from trailmark.log.names import LogFile
 from trailmark.log.reader import LogReader
-from trailmark.records import SegmentLink
+from trailmark.records import SegmentLink, Stream
 
 #: damaged: its bytes are wrong. foreign: whole, but not of this log or version. missing: the next
 #: segment names it, the log does not have it. unlinked: it follows another segment than the one
@@ -107,6 +107,8 @@ def _check_order(reader: LogReader, copies: Sequence[Copy]) -> Iterator[Problem]
             what = f"{copy.file.name} and {other.file.name} hold different segments of it."
             yield Problem("ambiguous", copy.batch, reader.path(copy.file), what)
             chosen[copy.batch] = copy if copy.file.is_pack else other
+    if reader.identity.stream is Stream.SNAPSHOT:
+        return  # each stands for itself
     before: Copy | None = None
     for copy in chosen.values():
         if before is not None and copy.previous is not None:

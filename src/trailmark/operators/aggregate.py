@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,17 @@ from trailmark.operators.assign import (
     assign_overlapping,
     close_ended,
 )
-from trailmark.operators.footprints import FootprintFormat, whole_numbers
-from trailmark.operators.protocol import START, BatchInput, Outcome
+from trailmark.operators.footprints import FootprintFormat
+from trailmark.operators.identities import Identities
+from trailmark.operators.protocol import BatchInput, Outcome
+from trailmark.records import START
 from trailmark.state.batch import BatchWindows
 from trailmark.state.keys import KeyLayout
-from trailmark.state.memory import Memory
 from trailmark.state.table import FILL_PLACE, SlotRows, Slots, StateTable, TableLayout
 from trailmark.windows import bind
 from trailmark.windows.bound import (
     Assignment,
     BatchColumns,
-    BatchFold,
     BoundFunction,
     bytes_structure,
     states_structure,
@@ -37,6 +37,15 @@ from trailmark.windows.functions import AnyFunction, Function, UserFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window, event_times
 
 Late = Literal["drop", "keep"]
+
+
+class _Batch(NamedTuple):
+    """A batch whose tuples are in their windows, but whose windows are not back in the table."""
+
+    columns: BatchColumns
+    windows: BatchWindows
+    times: TimeAssignment
+    null_times: int
 
 
 class Aggregate:
@@ -67,6 +76,9 @@ class Aggregate:
         self.input_schema = _needed(schema, names, window, values)
         self.event_time = window.column if isinstance(window, TimeWindow) else None
         self.delay = window.delay if isinstance(window, TimeWindow) else 0
+        self.identities = Identities(self._keys, window.has_start)
+        # The windows of a count of tuples begin where the ones before them end.
+        self.rebuilds_from_openings = isinstance(window, TimeWindow)
         self._fresh = np.zeros(1, dtype=self.layout.state)
         for function in self._functions:
             function.fresh(self._fresh)
@@ -103,58 +115,47 @@ class Aggregate:
     # A batch, live or replayed
 
     def process(self, table: StateTable, given: BatchInput) -> Outcome:
+        batch = self._take_in(table, given)
+        results = self._results(table, batch.windows, batch.columns)
+        opened = self._store(table, batch.windows, batch.columns)
+        changed = batch.windows.left_open() if given.lists_changed else opened[:0]
+        is_late = batch.times.is_late.view(np.bool_)
+        late_rows = 0 if self.event_time is None else int(is_late.sum())
+        keeps = self._late == "keep" and late_rows
+        return Outcome(
+            results,
+            opened,
+            changed,
+            late=batch.columns.rows.filter(pa.array(is_late)) if keeps else None,
+            late_rows=late_rows,
+            late_updates=batch.times.late_updates,
+            null_times=batch.null_times,
+        )
+
+    def replay(self, table: StateTable, given: BatchInput, where: str) -> None:
+        batch = self._take_in(table, given, is_replay=True, where=where)
+        self._store(table, batch.windows, batch.columns)
+
+    def _take_in(
+        self, table: StateTable, given: BatchInput, *, is_replay: bool = False, where: str = ""
+    ) -> _Batch:
+        """Finds the windows of all tuples and brings their states to the end of the batch."""
         rows, null_times = self._with_times(given.rows)
         columns = BatchColumns(rows)
         windows = BatchWindows(table, self._fresh, rows.num_rows + 16)
         times = TimeAssignment(rows.num_rows)
-        folds = self._fold(table, windows, columns, given, times, is_replay=False, where="")
-        self._close(table, windows, given)
-        states = windows.states()
-        for fold in folds:
-            fold.finish(states, windows.is_prior)
-        results = self._results(table, windows, columns)
-        opened = self._store(table, windows, columns)
-        is_late = times.is_late.view(np.bool_)
-        late_rows = 0 if self.event_time is None else int(is_late.sum())
-        late = rows.filter(pa.array(is_late)) if self._late == "keep" and late_rows else None
-        return Outcome(
-            results,
-            opened,
-            late=late,
-            late_rows=late_rows,
-            late_updates=times.late_updates,
-            null_times=null_times,
-        )
-
-    def replay(self, table: StateTable, given: BatchInput, where: str) -> None:
-        rows, _ = self._with_times(given.rows)
-        columns = BatchColumns(rows)
-        windows = BatchWindows(table, self._fresh, rows.num_rows + 16)
-        times = TimeAssignment(rows.num_rows)
-        folds = self._fold(table, windows, columns, given, times, is_replay=True, where=where)
-        states = windows.states()
-        for fold in folds:
-            fold.finish(states, windows.is_prior)
-        self._store(table, windows, columns)
-
-    def _fold(
-        self,
-        table: StateTable,
-        windows: BatchWindows,
-        columns: BatchColumns,
-        given: BatchInput,
-        times: TimeAssignment,
-        *,
-        is_replay: bool,
-        where: str,
-    ) -> list[BatchFold]:
         folds = [function.begin() for function in self._functions]
-        if columns.rows.num_rows:
+        if rows.num_rows:
             for assigned in self._assign(table, windows, columns, given, times, is_replay, where):
                 states = windows.states()
                 for fold in folds:
                     fold.add(states, columns, assigned, table.heap_address)
-        return folds
+        if not is_replay:
+            self._close(table, windows, given)
+        states = windows.states()
+        for fold in folds:
+            fold.finish(states, windows.is_prior)
+        return _Batch(columns, windows, times, null_times)
 
     def _assign(
         self,
@@ -259,16 +260,6 @@ class Aggregate:
 
     def load(self, table: StateTable, footprints: pa.RecordBatch, where: str) -> None:
         self._format.decode(table, footprints, where)
-
-    def identity_set(self) -> StateTable:
-        layout = TableLayout(
-            self._keys, np.dtype([]), has_start=self.window.has_start, by_start=True
-        )
-        return StateTable(layout, Memory())
-
-    def identity(self, rows: pa.RecordBatch, seen: StateTable) -> npt.NDArray[np.bool_]:
-        starts = whole_numbers(rows, START) if self.window.has_start else None
-        return seen.add_identities(seen.encode_keys(rows), starts)
 
 
 def _bind_all(values: Mapping[str, AnyFunction], schema: pa.Schema) -> list[BoundFunction]:

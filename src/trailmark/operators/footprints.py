@@ -11,10 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaChanged
-from trailmark.kernel.columns import arrow_fixed, arrow_narrow, numbers, plain, single, view
+from trailmark.kernel.columns import (
+    arrow_fixed,
+    arrow_narrow,
+    numbers,
+    plain,
+    single,
+    view,
+    whole_numbers,
+)
 from trailmark.kernel.library import Bytes, Local, address, kernel, reference
-from trailmark.operators.protocol import FILL, FOOTPRINT, KIND, OPENED, START
-from trailmark.records import FootprintKind
+from trailmark.records import FILL, FOOTPRINT, KIND, OPENED, START, FootprintKind
 from trailmark.state.table import (
     FILL_PLACE,
     OPENED_PLACE,
@@ -149,11 +156,6 @@ class FootprintFormat:
 
 def _column(function: BoundFunction, item: StateField) -> str:
     return f"{function.name}.{'value' if item.is_text else item.name}"
-
-
-def whole_numbers(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.int64]:
-    """A column of whole numbers, however narrow it was logged."""
-    return np.ascontiguousarray(numbers(single(rows.column(name))), dtype=np.int64)
 
 
 def _offsets(where: int | None, count: int) -> npt.NDArray[np.int32]:

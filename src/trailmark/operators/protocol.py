@@ -12,11 +12,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from trailmark.operators.identities import Identities
 from trailmark.records import NO_BATCH
 from trailmark.state.table import Slots, StateTable, TableLayout
-
-#: Columns that the log adds to those of the operator.
-START, KIND, OPENED, FILL, FOOTPRINT = "$start", "$kind", "$opened", "$fill", "$footprint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +26,7 @@ class BatchInput:
     known.
     ``footprint`` is the batch whose footprints the pieces opened now will have: this one, or
     NO_BATCH if none are written.
+    ``lists_changed`` asks for all pieces that the batch has changed.
     """
 
     batch: int
@@ -35,15 +34,17 @@ class BatchInput:
     late_before: int | None = None
     watermark: int | None = None
     footprint: int = NO_BATCH
+    lists_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a batch did: its results, the pieces it opened and left open, those it closed, and what
-    it left out."""
+    """What a batch did: its results, the pieces it opened and left open, those it changed and left
+    open if that was asked for, those it closed, and what it left out."""
 
     results: pa.RecordBatch
     opened: Slots
+    changed: Slots
     closed: pa.RecordBatch | None = None
     late: pa.RecordBatch | None = None
     late_rows: int = 0
@@ -72,6 +73,15 @@ class Operator(Protocol):
     @property
     def delay(self) -> int: ...
 
+    @property
+    def identities(self) -> Identities:
+        """What tells its pieces from one another."""
+
+    @property
+    def rebuilds_from_openings(self) -> bool:
+        """Whether the input since the oldest open piece opened is all that the open pieces are
+        made of, whatever was open before."""
+
     def describe(self) -> Mapping[str, Any]:
         """What must not change while a log is in use."""
 
@@ -97,10 +107,3 @@ class Operator(Protocol):
     def load(self, table: StateTable, footprints: pa.RecordBatch, where: str) -> None:
         """Puts pieces back from footprints, which come with the batch of each (FOOTPRINT), oldest
         first."""
-
-    def identity(self, rows: pa.RecordBatch, seen: StateTable) -> Any:
-        """Adds the identities of results, closed pieces or footprints to a set and tells which were
-        new (an array of bool)."""
-
-    def identity_set(self) -> StateTable:
-        """An empty set of identities."""

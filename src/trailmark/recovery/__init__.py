@@ -5,6 +5,15 @@ error.
 """
 
 from trailmark.recovery.plan import RecoveryPlan, Skipped, plan_recovery
+from trailmark.recovery.rehearse import rehearse_load
 from trailmark.recovery.restore import RecoveryReport, batch_input, restore
 
-__all__ = ["RecoveryPlan", "RecoveryReport", "Skipped", "batch_input", "plan_recovery", "restore"]
+__all__ = [
+    "RecoveryPlan",
+    "RecoveryReport",
+    "Skipped",
+    "batch_input",
+    "plan_recovery",
+    "rehearse_load",
+    "restore",
+]

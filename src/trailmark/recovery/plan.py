@@ -6,23 +6,25 @@ footprints as open windows, the walk ends, and the oldest footprint says where r
 
 A segment that cannot be read may have closed and opened windows, so nothing newer can be trusted
 without it: the state is then rebuilt for the batch before it, and the batches since are processed
-anew from the input log, without emitting anything.
+anew from the input log, without emitting anything. So are those since the newest batch at whose end
+every open window had a footprint, or since the snapshot that the newest footer names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from trailmark.checkpoint.account import Account, empty_account
+from trailmark.checkpoint.rates import Work
 from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.kernel.columns import arrow_fixed, chosen_rows, contiguous
 from trailmark.log import Footer, Segment, StreamLog, Unreadable
-from trailmark.operators.protocol import FOOTPRINT, Operator
-from trailmark.records import FrameKind
+from trailmark.operators.identities import Identities
+from trailmark.records import FOOTPRINT, Foundation, FrameKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,13 @@ class RecoveryPlan:
     Attributes
     ----------
     base
-        The batch whose end is rebuilt from footprints; later ones are processed anew.
+        The batch whose end is rebuilt; later ones are processed anew.
+    foundation
+        What it is rebuilt from.
     oldest
         T: batch of the oldest footprint; ``base`` if no window is open.
+    replay_from
+        First batch of input that is read.
     open_windows
         Windows open at the end of ``base``: as many footprints are loaded.
     segments_read, records_read
@@ -57,7 +63,9 @@ class RecoveryPlan:
 
     target: int
     base: int
+    foundation: Foundation
     oldest: int
+    replay_from: int
     open_windows: int
     segments_read: int
     records_read: int
@@ -67,15 +75,16 @@ class RecoveryPlan:
     footprints: tuple[pa.RecordBatch, ...] = field(default=(), repr=False, compare=False)
 
     @property
-    def replay_from(self) -> int:
-        """First batch of input that is read."""
-        return self.oldest + 1
+    def work(self) -> Work:
+        """What it costs depends on."""
+        batches = self.target + 1 - self.replay_from
+        return Work(self.segments_read, self.records_read, batches, self.replay_tuples)
 
     def __str__(self) -> str:
         lines = [
             f"recover to the end of batch {self.target}",
             f"  read     {self.segments_read} output segments, {self.records_read:,} records",
-            f"  load     {self.open_windows:,} footprints (oldest from batch {self.oldest})",
+            f"  load     {self._what_is_loaded()}",
         ]
         if self.replay_from > self.target:
             lines.append("  replay   nothing")
@@ -91,36 +100,51 @@ class RecoveryPlan:
         lines += [f"  skipped  batch {s.batch}: {s.why}" for s in self.skipped]
         return "\n".join(lines)
 
+    def _what_is_loaded(self) -> str:
+        if self.foundation is Foundation.SNAPSHOT:
+            return f"{self.open_windows:,} windows from the snapshot of batch {self.base}"
+        if self.foundation is Foundation.NOTHING:
+            return f"nothing: no open window is older than batch {self.base + 1}"
+        return f"{self.open_windows:,} footprints (oldest from batch {self.oldest})"
+
 
 def plan_recovery(
-    operator: Operator, output: StreamLog, inputs: StreamLog, target: int, first_batch: int
+    identities: Identities,
+    output: StreamLog,
+    inputs: StreamLog,
+    snapshots: StreamLog,
+    target: int,
+    first_batch: int,
 ) -> RecoveryPlan:
     """Finds how to rebuild the state at the end of batch ``target``. Changes nothing."""
     skipped: list[Skipped] = []
     walks: list[_Walk] = []
     base = target
     while base >= first_batch:
-        walk = _Walk(operator, base)
+        walk = _Walk(identities, base)
         walks.append(walk)
-        retry_at = walk.run(output, skipped)
+        retry_at = walk.run(output, snapshots, skipped)
         if retry_at is None:
             break
         # Before the oldest output there is nothing to begin from but the beginning.
         base = retry_at if 0 <= output.oldest() <= retry_at else first_batch - 1
     if base < first_batch:
-        walk = _Walk(operator, base)
+        walk = _Walk(identities, base)
         walk.account = empty_account(first_batch)
     accounts = {batch: account for w in walks for batch, account in w.accounts.items()}
-    assert walk.account is not None
-    oldest = base if walk.account.oldest is None else walk.account.oldest
+    account = walk.account
+    assert account is not None
+    _check_inputs(inputs, account.needs, target, skipped)
     return RecoveryPlan(
         target=target,
-        base=base,
-        oldest=oldest,
-        open_windows=walk.account.open_windows,
+        base=walk.base,
+        foundation=account.foundation,
+        oldest=walk.base if account.oldest is None else account.oldest,
+        replay_from=account.needs,
+        open_windows=walk.found,
         segments_read=sum(w.segments for w in walks),
         records_read=sum(w.records for w in walks),
-        replay_tuples=_tuples_to_replay(inputs, oldest + 1, target, skipped),
+        replay_tuples=_tuples_to_replay(inputs, account.needs, target, accounts.get(target)),
         skipped=tuple(skipped),
         accounts=accounts,
         footprints=tuple(reversed(walk.taken)),
@@ -135,10 +159,10 @@ def records_of(footer: Footer) -> int:
 class _Walk:
     """One reading of the output log, backward from ``base``."""
 
-    def __init__(self, operator: Operator, base: int) -> None:
-        self._operator = operator
-        self._base = base
-        self._seen = operator.identity_set()
+    def __init__(self, identities: Identities, base: int) -> None:
+        self._identities = identities
+        self.base = base
+        self._seen = identities.new_set()
         self.taken: list[pa.RecordBatch] = []
         self.account: Account | None = None
         self.accounts: dict[int, Account] = {}
@@ -146,16 +170,21 @@ class _Walk:
         self.records = 0
         self.found = 0
 
-    def run(self, output: StreamLog, skipped: list[Skipped]) -> int | None:
+    def run(self, output: StreamLog, snapshots: StreamLog, skipped: list[Skipped]) -> int | None:
         """Collects footprints; returns the batch to start from instead, if this one cannot be."""
-        for segment in output.read_backward(self._base):
+        for segment in output.read_backward(self.base):
             if isinstance(segment, Unreadable):
                 skipped.append(Skipped(segment.batch, segment.error.what))
                 return segment.batch - 1
             account = Account.from_attributes(segment.footer.attributes)
             self.accounts[segment.batch] = account
             if self.account is None:
-                if account.base < self._base:
+                if account.foundation is Foundation.SNAPSHOT:
+                    return self._take_snapshot(snapshots, account, skipped)
+                if account.foundation is Foundation.NOTHING:
+                    self._begin_at(account)
+                    return None
+                if account.base < self.base:
                     return account.base
                 self.account = account
                 self._seen.reserve_windows(account.open_windows)
@@ -177,6 +206,26 @@ class _Walk:
         skipped.append(Skipped(missing, why))
         return missing - 1
 
+    def _begin_at(self, account: Account) -> None:
+        """The state is built on what the account says, before anything of the output is read."""
+        self.base = account.base
+        self.account = replace(account, oldest=None)
+
+    def _take_snapshot(
+        self, snapshots: StreamLog, account: Account, skipped: list[Skipped]
+    ) -> int | None:
+        try:
+            footprints = snapshots.read(account.base).table(FrameKind.FOOTPRINTS)
+        except (DamagedSegment, MissingSegment) as error:
+            skipped.append(Skipped(account.base, f"Its snapshot cannot be used: {error.what}"))
+            return account.base - 1
+        assert footprints is not None
+        self._begin_at(account)
+        self.segments += 1
+        self.records += footprints.num_rows
+        self._take(contiguous(footprints), account.base)
+        return None
+
     def _read(self, segment: Segment) -> None:
         """Within a batch footprints are newer than results: they describe its end."""
         self.segments += 1
@@ -191,10 +240,10 @@ class _Walk:
         if closed is None:
             closed = segment.table(FrameKind.RESULTS)
         if closed is not None and closed.num_rows:
-            self._operator.identity(contiguous(closed), self._seen)
+            self._identities.add(contiguous(closed), self._seen)
 
     def _take(self, footprints: pa.RecordBatch, batch: int) -> None:
-        is_new = self._operator.identity(footprints, self._seen)
+        is_new = self._identities.add(footprints, self._seen)
         count = int(is_new.sum())
         if not count:
             return
@@ -205,19 +254,25 @@ class _Walk:
         self.found += count
 
 
-def _tuples_to_replay(inputs: StreamLog, first: int, last: int, skipped: Sequence[Skipped]) -> int:
-    """Checks that all input is there, and counts it."""
-    tuples = 0
+def _check_inputs(inputs: StreamLog, first: int, last: int, skipped: Sequence[Skipped]) -> None:
+    """Refuses to begin what cannot be finished."""
+    if first > last:
+        return
+    present = set(inputs.batches())
     for batch in range(first, last + 1):
-        try:
-            footer, _ = inputs.read_footer(batch)
-        except MissingSegment as error:
-            around = "".join(f" Output batch {s.batch} could not be used: {s.why}" for s in skipped)
-            raise MissingInput(
-                f"Recovery has to replay input batches {first} to {last}, but batch {batch} is "
-                f"gone.{around}",
-                where=error.where,
-                fix="Bring the segment back from a backup, or start the query on a new path.",
-            ) from error
-        tuples += footer.fingerprint.rows
-    return tuples
+        if batch in present:
+            continue
+        around = "".join(f" Output batch {s.batch} could not be used: {s.why}" for s in skipped)
+        raise MissingInput(
+            f"Recovery has to replay input batches {first} to {last}, but batch {batch} is "
+            f"gone.{around}",
+            where=inputs.reader.segment_path(batch),
+            fix="Bring the segment back from a backup, or start the query on a new path.",
+        )
+
+
+def _tuples_to_replay(inputs: StreamLog, first: int, last: int, account: Account | None) -> int:
+    """How many there are; known already, unless the recovery goes around damage."""
+    if account is not None and account.needs == first:
+        return account.replay
+    return sum(inputs.read_footer(batch)[0].fingerprint.rows for batch in range(first, last + 1))

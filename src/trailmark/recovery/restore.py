@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trailmark.checkpoint.account import Account, empty_account
-from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.ledger import Ledger
 from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.kernel.columns import contiguous
 from trailmark.log import MonotonicClock, Segment, StreamLog
 from trailmark.operators.protocol import BatchInput, Operator
-from trailmark.records import NO_BATCH, FrameKind
+from trailmark.records import NO_BATCH, Foundation, FrameKind
 from trailmark.recovery.plan import RecoveryPlan, records_of
 from trailmark.state.table import StateTable
 
@@ -22,14 +22,11 @@ class RecoveryReport:
 
     why: str
     plan: RecoveryPlan
+    open_us: int
     plan_us: int
     load_us: int
     replay_us: int
     predicted_us: int = 0
-
-    @property
-    def took_us(self) -> int:
-        return self.plan_us + self.load_us + self.replay_us
 
     def describe(self) -> dict[str, Any]:
         """As it is written into the footer of the batch that follows."""
@@ -38,12 +35,14 @@ class RecoveryReport:
             "why": self.why,
             "target": plan.target,
             "base": plan.base,
+            "foundation": plan.foundation,
             "oldest": plan.oldest,
             "segments_read": plan.segments_read,
             "records_read": plan.records_read,
             "footprints": plan.open_windows,
             "replay_tuples": plan.replay_tuples,
             "skipped": [[s.batch, s.why] for s in plan.skipped],
+            "open_us": self.open_us,
             "plan_us": self.plan_us,
             "load_us": self.load_us,
             "replay_us": self.replay_us,
@@ -60,8 +59,14 @@ def restore(
     inputs: StreamLog,
     first_batch: int,
     now_us: MonotonicClock,
+    *,
+    marks_openings: bool = False,
 ) -> tuple[Account, int, int]:
-    """Rebuilds an empty table and ledger; returns the account and how long load and replay took."""
+    """Rebuilds an empty table and ledger; returns the account and how long load and replay took.
+
+    With ``marks_openings`` windows that open in batches processed anew are given the batch in the
+    place of a footprint.
+    """
     started = now_us()
     table.reserve_windows(plan.open_windows)
     for footprints in plan.footprints:
@@ -72,25 +77,52 @@ def restore(
         where = f"{inputs.directory}, batch {segment.batch}"
         operator.replay(table, BatchInput(segment.batch, contiguous(rows)), where)
     for segment in _read_inputs(inputs, plan.base + 1, plan.target):
-        operator.process(table, batch_input(segment))
-    if plan.skipped:
-        # No later recovery could get past what is damaged to the footprints before it.
+        footprint = segment.batch if marks_openings else NO_BATCH
+        operator.process(table, replace(batch_input(segment), footprint=footprint))
+    if plan.skipped or plan.foundation is Foundation.SNAPSHOT:
+        # No later recovery could get past what is damaged to the footprints before it; and the
+        # windows of a snapshot have none in the output log.
         table.forget_footprints()
-    replayed = now_us()
     account = _rebuild_ledger(plan, ledger, output, inputs, first_batch)
+    replayed = now_us()
+    if not plan.skipped:
+        assert table.open_windows == account.open_windows, "the footer counts the open windows"
     if plan.base < plan.target:
-        is_open = table.open_windows > 0
-        at_base = _account_at(plan, output, plan.base, first_batch)
-        account = replace(
-            account,
-            open_windows=table.open_windows,
-            oldest=NO_BATCH if is_open else None,
-            base=plan.base if is_open else plan.target,
-            needs=plan.replay_from if is_open else plan.target + 1,
-            extent=at_base.extent if is_open and at_base is not None else 0,
-        )
-    assert table.open_windows == account.open_windows, "the footer counts the open windows"
+        account = _processed_anew(account, plan, table, output, first_batch)
     return account, int(loaded - started), int(replayed - loaded)
+
+
+def _processed_anew(
+    account: Account, plan: RecoveryPlan, table: StateTable, output: StreamLog, first_batch: int
+) -> Account:
+    """The account of the target, which the next recovery rebuilds as this one did."""
+    account = replace(account, open_windows=table.open_windows)
+    if not table.open_windows:
+        return replace(
+            account,
+            oldest=None,
+            base=plan.target,
+            needs=plan.target + 1,
+            extent=0,
+            segments=0,
+            foundation=Foundation.NOTHING,
+        )
+    extent = segments = 0
+    if plan.foundation is Foundation.SNAPSHOT:
+        extent, segments = plan.open_windows, 1
+    elif plan.foundation is Foundation.FOOTPRINTS:
+        at_base = _account_at(plan, output, plan.base, first_batch)
+        if at_base is not None:
+            extent, segments = at_base.extent, at_base.segments
+    return replace(
+        account,
+        oldest=NO_BATCH,
+        base=plan.base,
+        needs=plan.replay_from,
+        extent=extent,
+        segments=segments,
+        foundation=plan.foundation,
+    )
 
 
 def batch_input(segment: Segment) -> BatchInput:
@@ -118,35 +150,44 @@ def _read_inputs(inputs: StreamLog, first: int, last: int) -> Any:
 def _rebuild_ledger(
     plan: RecoveryPlan, ledger: Ledger, output: StreamLog, inputs: StreamLog, first_batch: int
 ) -> Account:
-    """Totals from two batches before the first replayed one: trimming looks back that far."""
-    oldest = max(first_batch - 1, plan.replay_from - 2)
+    """Totals from the batch before the first segment that is read: trimming looks back that far."""
+    reads_nothing = plan.foundation is Foundation.NOTHING
+    oldest = max(first_batch - 1, plan.base if reads_nothing else plan.oldest - 1)
     account = _account_at(plan, output, oldest, first_batch)
-    if account is not None:
-        ledger.start(oldest, Totals(account.records_total, account.inputs_total, account.needs))
-    else:
-        ledger.start(oldest, _totals_before(output, oldest + 1))
+    if account is None:
+        account = _account_before(plan, output, inputs, oldest + 1, first_batch)
+    ledger.start(oldest, account.totals())
     for batch in range(oldest + 1, plan.target + 1):
         found = _account_at(plan, output, batch, first_batch)
-        if found is None:
-            assert account is not None, "the batch of the oldest footprint was read"
-            found = _follow(account, inputs, batch)
-        account = found
+        account = _follow(account, inputs, batch) if found is None else found
         # Around damage, a recovery to the end of any of these batches begins as this one did.
         needs = min(account.needs, plan.replay_from)
-        ledger.append(batch, Totals(account.records_total, account.inputs_total, needs))
-    assert account is not None
+        first = min(account.first_segment, plan.oldest, plan.replay_from - 1)
+        ledger.append(batch, replace(account.totals(), needs=needs, first=first))
     return account
 
 
-def _totals_before(output: StreamLog, batch: int) -> Totals:
-    """Totals before a batch, from what it says itself; for when the one before cannot be read."""
-    footer, _ = output.read_footer(batch)
-    account = Account.from_attributes(footer.attributes)
-    return Totals(
-        account.records_total - records_of(footer),
-        account.inputs_total - footer.fingerprint.rows,
-        account.keep_from,
-    )
+def _account_before(
+    plan: RecoveryPlan, output: StreamLog, inputs: StreamLog, batch: int, first_batch: int
+) -> Account:
+    """The totals before a batch, from the first one since that can be read; what an unreadable one
+    held does not count."""
+    tuples = 0
+    for later in range(batch, plan.target + 1):
+        account = _account_at(plan, output, later, first_batch)
+        if account is None:
+            tuples += inputs.read_footer(later)[0].fingerprint.rows
+            continue
+        footer, _ = output.read_footer(later)
+        return replace(
+            account,
+            records_total=account.records_total - records_of(footer),
+            inputs_total=account.inputs_total - footer.fingerprint.rows - tuples,
+            base=account.keep_output_from,
+            segments=1,
+            needs=account.keep_from,
+        )
+    return replace(empty_account(first_batch), needs=plan.replay_from)
 
 
 def _account_at(

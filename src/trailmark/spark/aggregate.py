@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine.logs import describe_logs
 from trailmark.errors import SettingError
 from trailmark.log import check_same_operator, open_storage, read_meta
@@ -145,13 +145,14 @@ def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -
         )
     if checkpoint is None:
         return Continuous.within(recover_within or _DEFAULT_OBJECTIVE)
-    if not isinstance(checkpoint, Continuous | NoCheckpoint):
+    if not isinstance(checkpoint, get_args(Policy)):
         raise SettingError(
             f"checkpoint must be a policy, got {checkpoint!r}.",
             where="checkpoint",
             fix="For example tm.Continuous(q=200_000), or recover_within='2 seconds'.",
         )
-    return checkpoint
+    policy: Policy = checkpoint
+    return policy
 
 
 def _check_retained(batches: int | None) -> None:

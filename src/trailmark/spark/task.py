@@ -82,7 +82,8 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     try:
         report = bucket.run(batch, rows)
     finally:
-        bucket.close()  # the next batch of this bucket may run in any process
+        # The next batch of this bucket may run in any process; this one is used for others.
+        bucket.close(lingers=True)
     yield from _for_spark(report.results)
 
 

@@ -62,10 +62,6 @@ class BatchWindows:
     def is_prior(self) -> npt.NDArray[np.bool_]:
         return self._is_prior[: self.count].view(np.bool_)
 
-    @property
-    def is_closed(self) -> npt.NDArray[np.bool_]:
-        return self._is_closed[: self.count].view(np.bool_)
-
     def states(self) -> npt.NDArray[Any]:
         """States of all windows met so far, loaded from the table or fresh."""
         if len(self._states) < self.count:
@@ -97,6 +93,11 @@ class BatchWindows:
         numbers = scratch("closed", self.count + 1, np.int64)
         count = kernel.tm_list_closed(self.structure, address(numbers))
         return numbers[:count]
+
+    def left_open(self) -> Slots:
+        """Slots of the windows that did not close."""
+        left: Slots = self.slot[self._is_closed[: self.count] == 0]
+        return left
 
     def store(self) -> Slots:
         """Writes the states of open windows back and frees the slots of closed ones. Returns those

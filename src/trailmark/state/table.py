@@ -100,6 +100,7 @@ def _header_place(name: str) -> tuple[int, int]:
 
 OPENED_PLACE = np.array([_header_place("opened")], dtype=PLACE)
 FILL_PLACE = np.array([_header_place("fill")], dtype=PLACE)
+FOOTPRINT_PLACE = np.array([_header_place("footprint")], dtype=PLACE)
 
 
 class Numbers(NamedTuple):
@@ -251,12 +252,33 @@ class StateTable:
         count = kernel.tm_take_oldest(self.structure, before, batch, len(slots), address(slots))
         return slots[:count]
 
+    def list_oldest(
+        self,
+        most: int | None = None,
+        *,
+        before: int = LAST_BATCH + 1,
+        opened_before: int = LAST_BATCH + 1,
+    ) -> Slots:
+        """Open windows, oldest footprint first: those with footprints older than ``before`` that
+        opened before ``opened_before``."""
+        room = self.open_windows if most is None else min(most, self.open_windows)
+        slots = np.empty(room, dtype=np.int64)
+        count = kernel.tm_list_oldest(self.structure, before, opened_before, room, address(slots))
+        return slots[:count]
+
     def slots(self) -> Slots:
         """All open windows, oldest footprint first."""
-        slots = np.empty(self.open_windows, dtype=np.int64)
-        count = kernel.tm_list_oldest(self.structure, len(slots), address(slots))
-        assert count == len(slots)
+        slots = self.list_oldest()
+        assert len(slots) == self.open_windows
         return slots
+
+    def check(self, slots: Slots, batch: int) -> None:
+        """Gives windows the footprint ``batch``."""
+        kernel.tm_check(self.structure, address(slots), len(slots), batch)
+
+    def footprints(self, slots: Slots) -> npt.NDArray[np.int64]:
+        """Batches of the footprints of windows."""
+        return self.read_numbers(slots, FOOTPRINT_PLACE)[0].values.copy()
 
     def forget_footprints(self) -> None:
         """Marks every window as having none, so that the next batch writes one for each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -70,6 +71,12 @@ class TimeWindow:
 
 
 Window = CountWindow | TimeWindow
+
+
+def window_from_description(described: Mapping[str, Any]) -> Window:
+    """The window that described itself so."""
+    fields = {name: value for name, value in described.items() if name != "kind"}
+    return CountWindow(**fields) if described["kind"] == "count" else TimeWindow(**fields)
 
 
 def count_window(size: int, slide: int | None = None) -> CountWindow:

@@ -15,7 +15,8 @@ from tests.support.compare import assert_same_rows, exact
 from tests.support.plain import batch_of, plain_rows
 from trailmark.errors import SchemaError, ValueOverflow
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import START, BatchInput, Outcome
+from trailmark.operators.protocol import BatchInput, Outcome
+from trailmark.records import START
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 from trailmark.windows import functions as f

@@ -13,8 +13,8 @@ from tests.support.plain import batch_of
 from tests.support.tables import footprint_ages
 from trailmark.errors import DamagedSegment, SchemaChanged
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import FOOTPRINT, KIND, BatchInput
-from trailmark.records import FootprintKind
+from trailmark.operators.protocol import BatchInput
+from trailmark.records import FOOTPRINT, KIND, FootprintKind
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 from trailmark.windows import functions as f

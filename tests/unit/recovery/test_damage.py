@@ -14,7 +14,7 @@ from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.engine import BatchReport
 from trailmark.errors import DamagedSegment, MissingInput
 from trailmark.records import Stream
-from trailmark.recovery import plan_recovery
+from trailmark.recovery import RecoveryPlan, plan_recovery
 
 _BATCHES = 12
 
@@ -43,14 +43,25 @@ def _recovered(run: Followed) -> BatchReport:
     return report
 
 
+def _plan(run: Followed, target: int) -> RecoveryPlan:
+    logs = run.query.logs()
+    return plan_recovery(
+        run.case.operator().identities,
+        logs.output(0),
+        logs.input(0),
+        logs.snapshots(0),
+        target,
+        0,
+    )
+
+
 def _assert_no_longer_needed(run: Followed) -> None:
     """What is damaged lies behind: every window has a footprint from the newest batch."""
     batch = run.next_batch - 1
     recount = run.recounts[0]
     assert set(recount.ages(batch).values()) == {batch}
     run.check_accounts(was_damaged=True)
-    logs = run.query.logs()
-    plan = plan_recovery(run.case.operator(), logs.output(0), logs.input(0), batch, 0)
+    plan = _plan(run, batch)
     assert plan.skipped == ()
     assert (plan.base, plan.segments_read, plan.replay_tuples) == (batch, 1, 0)
 
@@ -202,9 +213,8 @@ def test_what_is_counted_after_a_recovery_around_damage_is_what_a_recovery_would
         flip_in(run.disk, Stream.OUTPUT, damaged)
         run.query.policy = after
         account = _recovered(run).account
-        logs = run.query.logs()
         target = run.next_batch - 1
-        plan = plan_recovery(run.case.operator(), logs.output(0), logs.input(0), target, 0)
+        plan = _plan(run, target)
         assert (account.base, account.needs) == (plan.base, plan.replay_from), f"batch {damaged}"
         assert account.replay == plan.replay_tuples, f"batch {damaged}"
         if plan.skipped == ():

@@ -17,12 +17,11 @@ from tests.support.orders import (
     random_timed_orders,
     time_case,
 )
-from tests.support.policies import random_policy
+from tests.support.policies import random_footprints
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
-from trailmark.operators.protocol import FOOTPRINT
-from trailmark.records import Stream
+from trailmark.records import FOOTPRINT, Stream
 from trailmark.recovery import RecoveryPlan, plan_recovery
 
 
@@ -31,7 +30,14 @@ def _plan(run: Followed, bucket: int = 0) -> RecoveryPlan:
     logs = run.query.logs()
     target = run.next_batch - 1
     operator = run.case.operator()
-    return plan_recovery(operator, logs.output(bucket), logs.input(bucket), target, 0)
+    return plan_recovery(
+        operator.identities,
+        logs.output(bucket),
+        logs.input(bucket),
+        logs.snapshots(bucket),
+        target,
+        0,
+    )
 
 
 def _check_plan(run: Followed, bucket: int) -> None:
@@ -68,7 +74,7 @@ def test_a_plan_says_what_counting_all_rows_gives(part: int) -> None:
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case):
-            run = Followed(case, random_policy(rng), buckets=rng.choice((1, 2)))
+            run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
             for _ in run.steps():
                 for bucket in range(run.query.buckets):
                     _check_plan(run, bucket)
@@ -106,7 +112,7 @@ def test_a_plan_without_footprints_says_that_batches_are_processed_anew() -> Non
     assert str(_plan(run)).splitlines() == [
         "recover to the end of batch 1",
         "  read     0 output segments, 0 records",
-        "  load     0 footprints (oldest from batch -1)",
+        "  load     nothing: no open window is older than batch 0",
         "  replay   3 tuples of batches 0 to 1",
         "  process  batches 0 to 1 anew, emitting nothing",
     ]
@@ -118,7 +124,7 @@ def test_a_plan_with_nothing_open_says_that_there_is_nothing_to_do() -> None:
     assert str(_plan(run)).splitlines() == [
         "recover to the end of batch 0",
         "  read     0 output segments, 0 records",
-        "  load     0 footprints (oldest from batch 0)",
+        "  load     nothing: no open window is older than batch 1",
         "  replay   nothing",
     ]
 

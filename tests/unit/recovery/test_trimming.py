@@ -23,7 +23,9 @@ def _extent(run: Followed) -> range:
     recount = run.recounts[0]
     base = recount.base(target)
     oldest = recount.oldest(base)
-    return range(max(0, base if oldest is None else oldest), target + 1)
+    first = max(0, base if oldest is None else oldest)
+    # Under some policies a recovery does not read that far back, and what it does not need is gone.
+    return range(max(first, run.query.logs().output(0).oldest()), target + 1)
 
 
 def _trim(run: Followed) -> int:

@@ -15,8 +15,8 @@ from tests.support.plain import batch_of
 from tests.support.tables import cramped, footprint_ages
 from trailmark.errors import DamagedSegment
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import FOOTPRINT, START, BatchInput
-from trailmark.records import NO_BATCH
+from trailmark.operators.protocol import BatchInput
+from trailmark.records import FOOTPRINT, NO_BATCH, START
 from trailmark.state.memory import PAGE, Memory
 from trailmark.state.table import StateTable
 from trailmark.windows import functions as f
@@ -280,7 +280,7 @@ def test_reserving_windows_makes_room_at_once() -> None:
 def test_a_set_of_identities_knows_what_it_has_seen(window: Window) -> None:
     schema = pa.schema([("k", pa.string()), ("t", pa.timestamp("us"))])
     operator = Aggregate(schema, by="k", window=window, values={"n": f.count()})
-    seen = operator.identity_set()
+    seen = operator.identities.new_set()
     keys = [f"key {n % 700}" for n in range(1500)] + [None, None]
     starts = [n // 700 for n in range(1500)] + [0, 1]
     rows = pa.record_batch(
@@ -289,8 +289,8 @@ def test_a_set_of_identities_knows_what_it_has_seen(window: Window) -> None:
     identities = list(zip(keys, starts, strict=True)) if window.has_start else keys
     first: set[Any] = set()
     expected = [not (i in first or first.add(i)) for i in identities]  # type: ignore[func-returns-value]
-    assert operator.identity(rows, seen).tolist() == expected
-    assert not operator.identity(rows.slice(3), seen).any()
+    assert operator.identities.add(rows, seen).tolist() == expected
+    assert not operator.identities.add(rows.slice(3), seen).any()
 
 
 def test_a_set_of_identities_that_grows_in_the_smallest_steps_forgets_nothing() -> None:
@@ -298,9 +298,9 @@ def test_a_set_of_identities_that_grows_in_the_smallest_steps_forgets_nothing() 
     rows = pa.record_batch({"k": pa.array([f"{n}" * (n % 90) for n in range(500)])})
     distinct = len(set(rows.column(0).to_pylist()))
     with cramped():
-        seen = operator.identity_set()
-        assert int(operator.identity(rows, seen).sum()) == distinct
-        assert not operator.identity(rows, seen).any()
+        seen = operator.identities.new_set()
+        assert int(operator.identities.add(rows, seen).sum()) == distinct
+        assert not operator.identities.add(rows, seen).any()
 
 
 def test_regions_begin_small() -> None:

@@ -14,7 +14,8 @@ from tests.support.plain import batch_of
 from tests.support.userfunctions import trail, weighted
 from trailmark.errors import SchemaError, SettingError, UnsupportedType
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import FOOTPRINT, BatchInput
+from trailmark.operators.protocol import BatchInput
+from trailmark.records import FOOTPRINT
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 from trailmark.windows.functions import State, UserFunction

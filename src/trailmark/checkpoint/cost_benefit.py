@@ -1,0 +1,75 @@
+"""`CostBenefit`: old footprints are renewed when the recovery time saved is worth it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trailmark.checkpoint.moment import NO_SLOTS, Choice, Moment
+from trailmark.checkpoint.policy import CostBenefit
+from trailmark.checkpoint.rates import Work
+
+
+def choose_by_benefit(policy: CostBenefit, moment: Moment, affordable: int | None) -> Choice:
+    """Footprints of the windows that have none yet, then of as many old ones as pay."""
+    bare = np.concatenate([moment.opened, moment.take_bare()])
+    oldest = moment.table.oldest_footprint()
+    if oldest is None or oldest >= moment.batch:
+        return Choice(bare)
+    rates = moment.rates
+    lasts_s = (moment.batch - oldest) * rates.period_us / 1e6
+    chance = policy.failures_per_second * lasts_s * policy.weight
+    now_us = rates.predict_us(moment.work_from(oldest, len(bare)))
+    most = int(chance * (now_us - rates.open_us) / rates.write_us)  # more could not pay
+    if affordable is not None:
+        most = min(most, affordable)
+    counts, next_oldest = _groups(moment, most)
+    saved = now_us - _predictions(moment, next_oldest, len(bare) + counts)
+    gains = chance * saved - counts * rates.write_us
+    best = int(np.argmax(gains)) if len(gains) else 0
+    pays = bool(len(gains)) and bool(gains[best] > 0)
+    why: dict[str, Any] = {"chance": chance, "lasts_s": round(lasts_s, 3), "looked_at": most}
+    if not pays:
+        return Choice(bare, why=why)
+    count = int(counts[best])
+    why |= {
+        "checked": count,
+        "recovery_us_saved": int(saved[best]),
+        "worth_us": round(chance * float(saved[best]), 3),
+        "cost_us": round(count * rates.write_us, 3),
+    }
+    checked = moment.table.take_oldest(int(next_oldest[best]), moment.batch, count)
+    return Choice(bare, checked, why=why)
+
+
+def _groups(moment: Moment, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How many windows have to be checked to reach each next oldest footprint, up to ``most``."""
+    table = moment.table
+    if most < 1:
+        return NO_SLOTS, NO_SLOTS
+    slots = table.list_oldest(most + 1)
+    ages = table.footprints(slots)
+    counts = np.flatnonzero(np.diff(ages, prepend=ages[0]))
+    next_oldest = ages[counts]
+    if len(slots) <= most:  # all of them would pay
+        counts = np.append(counts, np.searchsorted(ages, moment.batch))
+        next_oldest = np.append(next_oldest, moment.batch)
+    is_older = next_oldest <= moment.batch
+    return counts[is_older], next_oldest[is_older]
+
+
+def _predictions(
+    moment: Moment, oldest: npt.NDArray[np.int64], footprints: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """How long recoveries would take with each of these batches as the oldest footprint."""
+    records, inputs = moment.ledger.columns_at(oldest, moment.now)
+    rates = moment.rates
+    batches = moment.batch - oldest
+    load_rows = Work(segments=1).load_rows * (batches + 1) + records + footprints
+    replay_rows = Work(batches=1).replay_rows * batches + inputs
+    predicted: npt.NDArray[np.float64] = (
+        rates.open_us + load_rows * rates.load_us + replay_rows * rates.replay_us
+    )
+    return predicted

@@ -1,0 +1,140 @@
+"""A bucket and its policy, batch by batch: choose footprints, keep the account, learn."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from trailmark.checkpoint.account import Account, Standing, next_account
+from trailmark.checkpoint.choose import Chosen, choose_footprints, writes_openings
+from trailmark.checkpoint.ledger import Totals
+from trailmark.checkpoint.moment import Moment
+from trailmark.checkpoint.policy import Delta, Policy
+from trailmark.engine.opening import marks_openings
+from trailmark.engine.snapshots import SnapshotWriter
+from trailmark.engine.state import BucketState
+from trailmark.log import MonotonicClock, StreamLog
+from trailmark.operators.protocol import BatchInput, Operator, Outcome
+from trailmark.records import NO_BATCH
+from trailmark.recovery.rehearse import FEWEST, rehearse_load
+
+_log = logging.getLogger("trailmark")
+
+#: At most one part in so many of the time goes into rehearsals.
+_REHEARSAL_SHARE = 200
+
+
+class Checkpoints:
+    """The policy of one bucket at work."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        policy: Policy,
+        bucket: int,
+        output: StreamLog,
+        snapshots: SnapshotWriter,
+        now_us: MonotonicClock,
+    ) -> None:
+        self.policy = policy
+        self._operator = operator
+        self._bucket = bucket
+        self._output = output
+        self._snapshots = snapshots
+        self._now_us = now_us
+
+    def prepare(self, given: BatchInput) -> BatchInput:
+        """The batch, with what the policy asks of the operator."""
+        marks = writes_openings(self.policy) or marks_openings(self.policy, self._operator)
+        return replace(
+            given,
+            footprint=given.batch if marks else NO_BATCH,
+            lists_changed=isinstance(self.policy, Delta),
+        )
+
+    def choose(
+        self, state: BucketState, batch: int, outcome: Outcome, tuples: int
+    ) -> tuple[Chosen, Totals]:
+        """The footprints of a batch, and the totals at its end."""
+        before = state.account
+        records = before.records_total + outcome.results.num_rows
+        if outcome.closed is not None:
+            records += outcome.closed.num_rows
+        now = Totals(records, before.inputs_total + tuples, 0)
+        moment = Moment(
+            batch,
+            state.table,
+            state.ledger,
+            before,
+            now,
+            outcome.opened,
+            outcome.changed,
+            state.rates,
+            state.notes,
+            self._now_us,
+        )
+        changes = state.changes() if isinstance(self.policy, Delta) else None
+        chosen = choose_footprints(
+            self._operator, self.policy, moment, changes, copies=not self._snapshots.is_busy
+        )
+        if not chosen.choice.is_reachable and not state.notes.get("has_warned"):
+            state.notes["has_warned"] = True
+            _log.warning("bucket %d: %s", self._bucket, chosen.choice.complaint)
+        return chosen, replace(now, records=now.records + chosen.opened + chosen.checked)
+
+    def account(
+        self, state: BucketState, batch: int, chosen: Chosen, now: Totals, watermark: int | None
+    ) -> Account:
+        """Where the bucket stands at the end of a batch."""
+        standing = Standing(
+            state.table.open_windows,
+            state.table.oldest_footprint(),
+            marks_openings(self.policy, self._operator),
+            chosen.choice.covered,
+            self._snapshots.find_stored(self.policy, state.notes),
+        )
+        return next_account(
+            state.account,
+            state.ledger,
+            batch,
+            now,
+            standing,
+            state.rates,
+            watermark=watermark,
+            is_reachable=chosen.choice.is_reachable,
+        )
+
+    def learn(
+        self,
+        state: BucketState,
+        batch: int,
+        chosen: Chosen,
+        results: int,
+        *,
+        took_us: float,
+        publish_us: float,
+    ) -> None:
+        """What a batch took, and how much of it was for footprints: of publishing, their share of
+        the records."""
+        written = chosen.opened + chosen.checked
+        share = written / max(1, written + results)
+        rates = state.rates.after_writing(written, chosen.took_us + share * publish_us)
+        now = self._now_us()
+        since_last = None if state.ended_us is None else max(0.0, now - state.ended_us)
+        state.rates = rates.after_batch(took_us, since_last)
+        if written >= FEWEST:
+            self._rehearse(state, batch, now)
+        state.ended_us = self._now_us()
+
+    def _rehearse(self, state: BucketState, batch: int, now: float) -> None:
+        """Learns how long loading takes, when enough time has passed to afford it."""
+        if now < state.notes.get("rehearse_after_us", now):
+            return
+        state.rates = rehearse_load(self._operator, self._output, batch, state.rates, self._now_us)
+        took_us = self._now_us() - now
+        state.notes["rehearse_after_us"] = now + _REHEARSAL_SHARE * took_us
+
+    def write_copy(self, state: BucketState, batch: int, chosen: Chosen) -> None:
+        """Begins to write a copy of all windows, if one was taken."""
+        if chosen.copy is not None:
+            self._snapshots.begin(batch, chosen.copy, state.notes)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import uuid
 from collections.abc import Iterator
 
 import boto3
 import obstore
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.support.logs import OTHER_ID, append, fill, open_log, rows_of
+from tests.support.object_store import new_bucket, s3_server, use_s3
 from trailmark.errors import (
     BatchGoesBackward,
     DamagedSegment,
@@ -25,29 +23,18 @@ from trailmark.records import START_OF_LOG, FrameKind
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as found:
+        yield found
 
 
 @pytest.fixture
 def credentials(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    use_s3(endpoint, monkeypatch)
 
 
 @pytest.fixture
 def url(credentials: None) -> str:
-    bucket = f"logs-{uuid.uuid4().hex}"
-    boto3.client("s3").create_bucket(Bucket=bucket)
-    return f"s3://{bucket}/some/prefix"
+    return new_bucket()
 
 
 @pytest.fixture

@@ -92,6 +92,14 @@ def test_a_list_is_sorted_and_holds_only_the_files_of_the_directory(storage: Sto
     assert storage.list("elsewhere") == []
 
 
+def test_directories_are_sorted_and_hold_neither_files_nor_what_is_below(storage: Storage) -> None:
+    for path in ("in/b", "in/00002/x/y", "in/00001/z", "a"):
+        storage.publish(path, [b"1234"])
+    assert storage.directories("") == ["in"]
+    assert storage.directories("in") == ["00001", "00002"]
+    assert storage.directories("in/00001") == []
+
+
 @pytest.mark.parametrize(
     "look",
     [

@@ -105,6 +105,11 @@ class LocalStorage:
             key=lambda entry: entry.name,
         )
 
+    def directories(self, directory: str) -> builtins.list[str]:
+        with translated("list the directory", self._at(directory)):
+            found = self._files.list_directory(self._at(directory))
+        return sorted(e.name for e in found if not e.is_file and not e.name.startswith("."))
+
     def delete(self, path: str) -> None:
         final = self._at(path)
         with translated("delete the file", final):

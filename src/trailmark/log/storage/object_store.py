@@ -114,6 +114,12 @@ class ObjectStorage:
         entries = (Entry(split_path(each["path"])[1], each["size"]) for each in found)
         return sorted(entries, key=lambda entry: entry.name)
 
+    def directories(self, directory: str) -> builtins.list[str]:
+        prefix = check_path(directory) if directory else None
+        with self._translated("list the objects", directory):
+            found = self._api.list_with_delimiter(self._store, prefix)["common_prefixes"]
+        return sorted(split_path(each.rstrip("/"))[1] for each in found)
+
     def delete(self, path: str) -> None:
         try:
             with self._translated("delete the object", path):

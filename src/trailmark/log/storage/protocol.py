@@ -59,6 +59,12 @@ class Storage(Protocol):
     def list(self, directory: str) -> builtins.list[Entry]:
         """The files of a directory by name, without temporaries; none if there is no directory."""
 
+    def directories(self, directory: str) -> builtins.list[str]:
+        """The names of the directories in a directory, which has to be there.
+
+        An object store knows no empty directories, and so finds none where there is nothing.
+        """
+
     def delete(self, path: str) -> None:
         """Remove a file if it is there, so that no power failure brings it back.
 

@@ -1,0 +1,142 @@
+"""``trailmark log``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from trailmark.cli import units
+from trailmark.cli.codes import OK, WRONG
+from trailmark.cli.place import chosen_buckets, open_to_look
+from trailmark.cli.rows import plain_rows, row_text
+from trailmark.cli.selection import Selection
+from trailmark.errors import LogError, MissingSegment
+from trailmark.log import Footer, StreamLog
+from trailmark.log.catalog import Catalog
+from trailmark.records import FrameKind
+from trailmark.status.logs import OperatorFiles
+
+_HEAD = f"{'log':<9} {'batch':>8}  {'written':<20}  {'size':>8}  rows"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints segment after segment, never holding more than one."""
+    listing = _Listing(options)
+    for line in listing.lines():
+        print(line)
+        listing.printed += 1
+        if listing.printed == options.limit:
+            break
+    return WRONG if listing.unreadable else OK
+
+
+class _Listing:
+    """The segments of all chosen logs, oldest first in each."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._files: OperatorFiles = open_to_look(options.path)
+        self._buckets = chosen_buckets(self._files, options.bucket)
+        self._selection = Selection.of(options, self._files.meta)
+        window = self._files.meta.operator.get("window")
+        self._starts_are_times = isinstance(window, dict) and window.get("kind") == "time"
+        self.printed = 0
+        self.unreadable = 0
+
+    def lines(self) -> Iterator[str]:
+        if not self._options.json and not self._options.records:
+            print(_HEAD)
+        for bucket in self._buckets:
+            for stream in self._selection.streams:
+                yield from self._lines_of(self._files.log(stream, bucket))
+
+    def _lines_of(self, log: StreamLog) -> Iterator[str]:
+        catalog = log.reader.look()
+        for batch in catalog.batches():
+            if not self._selection.has_batch(batch):
+                continue
+            try:
+                yield from self._segment(log, catalog, batch)
+            except (MissingSegment, FileNotFoundError):
+                continue  # trimmed since the log was listed
+            except LogError as error:
+                self.unreadable += 1
+                print(f"{log.directory}, batch {batch}: {error.what}", file=sys.stderr)
+
+    def _segment(self, log: StreamLog, catalog: Catalog, batch: int) -> Iterator[str]:
+        if self._options.records:
+            yield from self._rows(log, batch)
+            return
+        footer, checksum = log.read_footer(batch)
+        rows = self._counts(log, footer)
+        if not rows and self._selection.is_filter:
+            return
+        size = _segment_bytes(log, catalog, batch)
+        if self._options.json:
+            yield json.dumps(_describe(footer, checksum, size, rows))
+        else:
+            counts = ", ".join(f"{name} {count:,}" for name, count in rows.items()) or "none"
+            yield (
+                f"{log.directory:<9} {batch:>8}  {units.moment(footer.written_us):<20}  "
+                f"{units.size(size):>8}  {counts}"
+            )
+
+    def _counts(self, log: StreamLog, footer: Footer) -> dict[str, int]:
+        """How many rows of each kind are asked for; from the footer alone where it tells."""
+        if self._selection.is_about_rows:
+            tables = self._selection.tables(log.read(footer.batch))
+            counts = {name: int(table.num_rows) for name, table in tables}
+        else:
+            counts = {n: count for n, count in _logged(footer).items() if self._selection.wants(n)}
+        is_filtered = self._selection.is_filter
+        return {name: count for name, count in counts.items() if count or not is_filtered}
+
+    def _rows(self, log: StreamLog, batch: int) -> Iterator[str]:
+        for kind, table in self._selection.tables(log.read(batch)):
+            for row in plain_rows(table):
+                if self._options.json:
+                    stream, bucket = log.identity.stream.name.lower(), log.identity.bucket
+                    place = {"stream": stream, "bucket": bucket, "batch": batch, "kind": kind}
+                    yield json.dumps({**place, "row": row}, default=str)
+                else:
+                    text = row_text(row, starts_are_times=self._starts_are_times)
+                    yield f"{log.directory}  {batch:>6}  {kind:<7}  {text}"
+
+
+def _logged(footer: Footer) -> dict[str, int]:
+    """Rows by kind, footprints as open and check where the footer tells them apart."""
+    counts: dict[str, int] = {}
+    for kind, count in footer.rows.items():
+        checked = footer.attributes.get("footprints_checked")
+        if kind is FrameKind.FOOTPRINTS and isinstance(checked, int) and checked <= count:
+            counts |= {"open": count - checked, "check": checked}
+        else:
+            counts[kind.name.lower()] = count
+    return counts
+
+
+def _segment_bytes(log: StreamLog, catalog: Catalog, batch: int) -> int:
+    """Bytes of a segment, in a file of its own or in a pack."""
+    file = catalog.segments.get(batch)
+    if file is not None:
+        return file.size
+    return log.reader.pack_index(catalog.packs_holding(batch)[0]).entry(batch).length
+
+
+def _describe(footer: Footer, checksum: int, size: int, rows: dict[str, int]) -> dict[str, Any]:
+    times = footer.time_range
+    return {
+        "stream": footer.identity.stream.name.lower(),
+        "bucket": footer.identity.bucket,
+        "batch": footer.batch,
+        "bytes": size,
+        "checksum": checksum,
+        "previous": {"batch": footer.previous.batch, "checksum": footer.previous.checksum},
+        "written_us": footer.written_us,
+        "time_range_us": None if times is None else [times.min_us, times.max_us],
+        "rows": rows,
+        "attributes": footer.attributes,
+    }

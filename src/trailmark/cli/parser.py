@@ -1,0 +1,230 @@
+"""What can be asked for on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+
+#: Kinds of rows that `log` can be asked for; footprints are of kind open or check.
+KINDS = ("results", "footprints", "open", "check", "closed", "late", "input")
+STREAMS = ("input", "output", "snapshot")
+
+_PATH = "the operator's path: a directory, file:///directory or s3://bucket/prefix"
+
+_DESCRIPTION = """\
+Look after the logs of a Trailmark operator.
+
+PATH is what the operator was given as `path`. status, log, verify and recover --dry-run
+change nothing and may run beside the query; so may trim and merge."""
+
+_EXIT_CODES = "exit codes: 0 all is well, 1 something is wrong with the logs, 2 could not run"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="trailmark",
+        description=_DESCRIPTION,
+        epilog=f"{_EXIT_CODES}\n\nexample:\n  trailmark status /data/orders-average",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add in (_status, _log, _verify, _recover, _trim, _merge, _truncate):
+        add(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Prints the version. It is looked up only here: that takes as long as all other parsing."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"trailmark {version('trailmark')}")
+        parser.exit()
+
+
+_Commands = argparse._SubParsersAction
+
+
+def _command(
+    commands: _Commands[argparse.ArgumentParser], name: str, does: str, more: str, example: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=does,
+        description=f"{does[0].upper()}{does[1:]}.\n\n{more}".strip(),
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("path", metavar="PATH", help=_PATH)
+    parser.add_argument("--json", action="store_true", help="print JSON: exact numbers, all of it")
+    return parser
+
+
+def _status(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "status",
+        "show where each bucket stands and what a recovery would cost",
+        "Reads the newest footers only and changes nothing.",
+        "trailmark status /data/orders-average --watch",
+    )
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=2.0,
+        type=_seconds,
+        metavar="SECONDS",
+        help="draw it anew every so many seconds (2) until Ctrl-C",
+    )
+    parser.add_argument(
+        "--look-back",
+        type=whole(1),
+        default=100,
+        metavar="N",
+        help="newest batches to look at, for sums and the last recovery (100)",
+    )
+
+
+def _log(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "log",
+        "list the segments of the logs, or their rows",
+        "Every filter that is given has to hold. Rows are as they are logged: footprints hold the\n"
+        "state of a window at the end of the batch.",
+        "trailmark log /data/orders-average --batch 40:41 --kind check --key item_id=7 --records",
+    )
+    parser.add_argument("--stream", choices=STREAMS, help="only this log")
+    parser.add_argument("--bucket", type=whole(0), metavar="N", help="only this bucket")
+    parser.add_argument(
+        "--batch", type=batch_range, metavar="N|A:B", help="only this batch, or these, B included"
+    )
+    parser.add_argument("--kind", choices=KINDS, help="only rows of this kind")
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        type=_column_value,
+        metavar="COLUMN=VALUE",
+        help='only rows with this key; null for none, "null" in double quotes for the text; '
+        "may be repeated",
+    )
+    parser.add_argument("--records", action="store_true", help="print the rows")
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="end after so many lines")
+
+
+def _verify(commands: _Commands[argparse.ArgumentParser]) -> None:
+    _command(
+        commands,
+        "verify",
+        "read every byte and check every checksum and link",
+        "Changes nothing. Exit code 0: all is whole. 1: something is damaged or missing; each\n"
+        "problem is printed with its file and with what to do next. 2: could not run.",
+        "trailmark verify s3://streams/orders-average",
+    )
+
+
+def _recover(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "recover",
+        "show what a recovery would read, load and replay",
+        "Recovery itself happens when the query starts; this shows its plan and changes nothing.",
+        "trailmark recover /data/orders-average --dry-run",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the plan; has to be given")
+    parser.add_argument("--bucket", type=whole(0), metavar="N", help="only this bucket")
+    parser.add_argument(
+        "--to-batch", type=whole(0), metavar="N", help="to the end of this batch (the newest)"
+    )
+
+
+def _trim(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "trim",
+        "remove old batches that no recovery needs",
+        "Removes input and output of batches before N, but never what the newest footer says a\n"
+        "recovery needs. The query may go on meanwhile.",
+        "trailmark trim /data/orders-average --before-batch 1000 --dry-run",
+    )
+    parser.add_argument(
+        "--before-batch", type=whole(0), required=True, metavar="N", help="keep this one and later"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would go, remove nothing")
+
+
+def _merge(commands: _Commands[argparse.ArgumentParser]) -> None:
+    _command(
+        commands,
+        "merge",
+        "merge small output files that no recovery reads into large ones",
+        "Nothing is lost: the segments are copied byte for byte. The query may go on meanwhile.",
+        "trailmark merge /data/orders-average",
+    )
+
+
+def _truncate(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "truncate",
+        "cut off all batches after one, so that the query does them again",
+        "STOP THE QUERY FIRST: there is no lock that would keep it from writing meanwhile. What\n"
+        "is cut off is moved below aside/, not deleted. The query's Spark checkpoint has to be\n"
+        "rolled back to the same batch before it starts again: see docs/operations.md.",
+        "trailmark truncate /data/orders-average --to-batch 40",
+    )
+    parser.add_argument(
+        "--to-batch", type=whole(0), required=True, metavar="N", help="the last batch that stays"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Reads a whole number from ``least`` up."""
+
+    def number(given: str) -> int:
+        if re.fullmatch("[0-9]{1,18}", given, re.ASCII) is None or int(given) < least:
+            raise argparse.ArgumentTypeError(f"{given!r} is not a whole number from {least} up")
+        return int(given)
+
+    return number
+
+
+def batch_range(given: str) -> tuple[int | None, int | None]:
+    """Reads a batch or a range of batches, both ends included; None is an open end.
+
+    >>> batch_range("3:5"), batch_range("7"), batch_range("7:")
+    ((3, 5), (7, 7), (7, None))
+    """
+    found = re.fullmatch("([0-9]{0,18})(:?)([0-9]{0,18})", given, re.ASCII)
+    if found is None or not (found[1] or found[3]):
+        raise argparse.ArgumentTypeError(f"{given!r} is neither a batch (7) nor a range (3:5)")
+    first = int(found[1]) if found[1] else None
+    last = int(found[3]) if found[3] else None
+    return (first, last) if found[2] else (first, first)
+
+
+def _seconds(given: str) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0.05 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(
+            f"{given!r} is not a number of seconds; the path comes before --watch"
+        )
+    return seconds
+
+
+def _column_value(given: str) -> tuple[str, str]:
+    column, sign, value = given.partition("=")
+    if not column or not sign:
+        raise argparse.ArgumentTypeError(f"{given!r} is not COLUMN=VALUE, such as item_id=7")
+    return column, value

@@ -1,0 +1,88 @@
+"""Opens the path that a command was given, or says in one line why it cannot."""
+
+from __future__ import annotations
+
+from trailmark.errors import NoPermission, SettingError, StorageError
+from trailmark.log import Storage, open_storage
+from trailmark.log.meta import META_PATH
+from trailmark.settings import LogSettings
+from trailmark.status.logs import OperatorFiles
+from trailmark.status.read_only import ReadOnly
+
+#: Operators that are named in a complaint, and directories that are looked into for them.
+_NAMED = 5
+_LOOKED_INTO = 1_000
+
+
+def find_logs(path: str) -> Storage:
+    """The storage at a path, which has to hold the logs of an operator. Nothing is created."""
+    storage = open_storage(path)
+    try:
+        if storage.exists(META_PATH):
+            return storage
+        entries = storage.list("")
+    except NoPermission as error:
+        raise NoPermission(
+            error.what, where=error.where, fix="Run it as a user who may read the logs."
+        ) from error
+    except StorageError as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            raise _no_log(path, "it is not a directory") from error
+        raise
+    raise _nothing_there(path, storage, is_empty=not entries)
+
+
+def open_to_look(path: str) -> OperatorFiles:
+    """The logs at a path, only to be looked at."""
+    return OperatorFiles(ReadOnly(find_logs(path)))
+
+
+def open_to_change(path: str) -> OperatorFiles:
+    """The logs at a path, to be changed."""
+    return OperatorFiles(find_logs(path), LogSettings())
+
+
+def chosen_buckets(files: OperatorFiles, bucket: int | None) -> range:
+    """All buckets, or the one that was asked for."""
+    if bucket is None:
+        return files.buckets
+    if bucket not in files.buckets:
+        raise SettingError(
+            f"There is no bucket {bucket}.",
+            where="--bucket",
+            fix=f"The operator has buckets 0 to {files.meta.buckets - 1}.",
+        )
+    return range(bucket, bucket + 1)
+
+
+def _nothing_there(path: str, storage: Storage, *, is_empty: bool) -> SettingError:
+    try:
+        directories = storage.directories("")
+    except FileNotFoundError:
+        return _no_log(path, "it does not exist")
+    if is_empty and not directories:
+        return _no_log(path, "it is empty")
+    below = [name for name in directories[:_LOOKED_INTO] if _holds_logs(storage, name)]
+    if not below:
+        return _no_log(path, f"it has no {META_PATH}")
+    base = path.rstrip("/")
+    named = ", ".join(f"{base}/{name}" for name in below[:_NAMED])
+    more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
+    return SettingError(
+        f"{path} is no Trailmark log itself, but there are some in it.",
+        fix=f"Name one of them: {named}{more}.",
+    )
+
+
+def _holds_logs(storage: Storage, directory: str) -> bool:
+    try:
+        return storage.exists(f"{directory}/{META_PATH}")
+    except StorageError:
+        return False  # not ours to look into
+
+
+def _no_log(path: str, why: str) -> SettingError:
+    return SettingError(
+        f"{path} is no Trailmark log: {why}.",
+        fix="Give the path that the operator was given as `path`.",
+    )

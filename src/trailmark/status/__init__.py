@@ -1,0 +1,24 @@
+"""A picture of an operator from its files alone, beside a running query and without disturbing it.
+
+What it promises: nothing is created, changed, deleted or locked, and whatever is published, merged
+or trimmed while it looks is no error. `read` makes the picture, `picture` holds it, `verify` reads
+every byte of the logs, and `ReadOnly` is the storage through which all of them look.
+
+What it leaves to others: how a picture is shown (:mod:`trailmark.cli`), and changing anything
+(:mod:`trailmark.upkeep`).
+"""
+
+from trailmark.status.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
+from trailmark.status.read import StatusReader, read_status
+from trailmark.status.read_only import ReadOnly
+
+__all__ = [
+    "Activity",
+    "BucketStatus",
+    "LogFiles",
+    "OperatorStatus",
+    "ReadOnly",
+    "Recovered",
+    "StatusReader",
+    "read_status",
+]

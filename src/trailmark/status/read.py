@@ -1,0 +1,184 @@
+"""Makes the picture: one listing per log, and the footers of the newest batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trailmark.checkpoint.account import Account
+from trailmark.engine import commits
+from trailmark.log import Clock, Footer, Storage, wall_clock_us
+from trailmark.log.catalog import Catalog
+from trailmark.log.names import log_directory
+from trailmark.records import NO_BATCH, FrameKind, Stream
+from trailmark.status import marks
+from trailmark.status.footers import NewestFooters
+from trailmark.status.logs import OperatorFiles
+from trailmark.status.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
+from trailmark.status.read_only import ReadOnly
+
+#: Newest batches whose footers are read: for the last recovery, and for sums over some time.
+LOOK_BACK = 100
+
+#: The parts of the time that a recovery took.
+_TIMES = ("open_us", "plan_us", "load_us", "replay_us")
+
+
+def read_status(
+    storage: Storage, *, look_back: int = LOOK_BACK, clock: Clock = wall_clock_us
+) -> OperatorStatus:
+    """A picture of the operator whose logs are in a storage.
+
+    Parameters
+    ----------
+    storage
+        Where the logs are. It is only looked at.
+    look_back
+        Batches whose footers are read at most, per bucket: sums and the last recovery cover these.
+    clock
+        Where the time of the picture comes from.
+
+    Examples
+    --------
+    >>> from trailmark.log import open_storage
+    >>> read_status(open_storage("orders-average")).last_batch    # doctest: +SKIP
+    41
+    """
+    return StatusReader(storage, look_back=look_back, clock=clock).read()
+
+
+class StatusReader:
+    """Makes one picture after another; footers that are known already are not read again."""
+
+    def __init__(
+        self, storage: Storage, *, look_back: int = LOOK_BACK, clock: Clock = wall_clock_us
+    ) -> None:
+        self._storage = ReadOnly(storage)
+        self._files = OperatorFiles(self._storage)
+        self._clock = clock
+        self._footers = [
+            NewestFooters(self._files.log(Stream.OUTPUT, bucket), look_back)
+            for bucket in self._files.buckets
+        ]
+
+    def read(self) -> OperatorStatus:
+        """The picture as of now."""
+        meta = self._files.meta
+        marked = marks.batch_files(self._storage, commits.COMMITS)
+        watermarks = marks.batch_files(self._storage, marks.WATERMARKS)
+        committed = marks.newest_commit(marked)
+        small = [*marked.values(), *watermarks.values(), *self._storage.list("")]
+        return OperatorStatus(
+            looked_us=self._clock(),
+            log_id=str(meta.log_id),
+            query_id=meta.query_id,
+            operator=meta.operator,
+            first_batch=meta.first_batch,
+            buckets=tuple(self._bucket(number, committed) for number in self._files.buckets),
+            rolled_back=marks.rolled_back(self._storage),
+            other_bytes=sum(entry.size for entry in small),
+        )
+
+    def _bucket(self, bucket: int, marked: int) -> BucketStatus:
+        catalog, footers, problem = self._footers[bucket].read()
+        output = _files_of(catalog)
+        aside = [
+            entry
+            for stream in Stream
+            for entry in self._storage.list(f"aside/{log_directory(stream, bucket)}")
+        ]
+        status = BucketStatus(
+            bucket,
+            input=self._log_files(Stream.INPUT, bucket),
+            output=output,
+            snapshots=self._log_files(Stream.SNAPSHOT, bucket),
+            aside=(len(aside), sum(entry.size for entry in aside)),
+            committed=self._committed(output.newest, marked),
+            problem=problem,
+        )
+        return status if not footers else _with_figures(status, footers)
+
+    def _log_files(self, stream: Stream, bucket: int) -> LogFiles:
+        return _files_of(Catalog.of(self._storage, log_directory(stream, bucket)))
+
+    def _committed(self, newest: int, marked: int) -> int:
+        """A batch is committed if it is marked, or if the bucket has a later one."""
+        before = newest - 1 if newest > self._files.meta.first_batch else NO_BATCH
+        return max(before, min(marked, newest))
+
+
+def _files_of(catalog: Catalog) -> LogFiles:
+    files = catalog.files
+    size = sum(file.size for file in files)
+    return LogFiles(len(files), len(catalog.packs), size, catalog.oldest(), catalog.newest())
+
+
+def _with_figures(status: BucketStatus, footers: Sequence[Footer]) -> BucketStatus:
+    """The status with what the footers say, which come newest first."""
+    newest = footers[0]
+    attributes = newest.attributes
+    problem = status.problem
+    account: Account | None = None
+    try:
+        account = Account.from_attributes(attributes)
+    except (TypeError, ValueError) as error:
+        problem = problem or f"Batch {newest.batch} has no account that can be read ({error})."
+    policy = attributes.get("policy")
+    recovered = next((footer for footer in footers if footer.attributes.get("recovery")), None)
+    return replace(
+        status,
+        batch=newest.batch,
+        written_us=newest.written_us,
+        account=account,
+        policy=policy if isinstance(policy, dict) else None,
+        newest=activity_of(footers[:1]),
+        recent=activity_of(footers),
+        recovery=None if recovered is None else _recovered(recovered),
+        problem=problem,
+    )
+
+
+def activity_of(footers: Sequence[Footer]) -> Activity:
+    """Sums over footers of output segments, which come newest first."""
+    return Activity(
+        first=footers[-1].batch,
+        last=footers[0].batch,
+        batches=len(footers),
+        tuples=sum(footer.fingerprint.rows for footer in footers),
+        results=sum(footer.rows.get(FrameKind.RESULTS, 0) for footer in footers),
+        footprints_opened=_sum(footers, "footprints_opened"),
+        footprints_checked=_sum(footers, "footprints_checked"),
+        late_rows=_sum(footers, "late_rows"),
+        late_updates=_sum(footers, "late_updates"),
+        null_times=_sum(footers, "null_times"),
+    )
+
+
+def _sum(footers: Sequence[Footer], name: str) -> int:
+    return sum(_number(footer.attributes, name) for footer in footers)
+
+
+def _recovered(footer: Footer) -> Recovered:
+    found = footer.attributes["recovery"]
+    found = found if isinstance(found, dict) else {}
+    skipped = found.get("skipped")
+    return Recovered(
+        footer.identity.bucket,
+        footer.batch,
+        why=str(found.get("why", "")),
+        segments_read=_number(found, "segments_read"),
+        records_read=_number(found, "records_read"),
+        footprints=_number(found, "footprints"),
+        replay_tuples=_number(found, "replay_tuples"),
+        took_us=sum(_number(found, name) for name in _TIMES),
+        predicted_us=_number(found, "predicted_us"),
+        skipped=len(skipped) if isinstance(skipped, list) else 0,
+        written_us=footer.written_us,
+    )
+
+
+def _number(found: Mapping[str, Any], name: str) -> int:
+    """A count; footers of other versions may lack it."""
+    value = found.get(name, 0)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,47 @@
+"""Merging what recovery does not read any more into packs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailmark.errors import LogError
+from trailmark.records import Stream
+from trailmark.status.logs import OperatorFiles
+from trailmark.upkeep.needed import Needed
+
+
+@dataclass(frozen=True, slots=True)
+class LogMerge:
+    """What was merged in the output log of one bucket.
+
+    ``up_to`` is the newest batch that may be merged, ``bytes`` the size of the new packs.
+    ``problem`` says what stopped the merge; empty if nothing did.
+    """
+
+    bucket: int
+    up_to: int | None = None
+    packs: tuple[str, ...] = ()
+    batches: int = 0
+    bytes: int = 0
+    problem: str = ""
+
+
+def merge_operator(files: OperatorFiles) -> list[LogMerge]:
+    """Merge the small output segments that no recovery reads, bucket by bucket."""
+    return [_merge(files, bucket) for bucket in files.buckets]
+
+
+def _merge(files: OperatorFiles, bucket: int) -> LogMerge:
+    try:
+        newest, account = files.newest_account(bucket)
+    except LogError as error:
+        return LogMerge(bucket, problem=error.what)
+    up_to = Needed.by(account, newest).output_from - 1
+    report = files.log(Stream.OUTPUT, bucket).merge(up_to)
+    problem = ""
+    if report.stopped_by is not None:
+        problem = f"{report.stopped_by.what} ({report.stopped_by.where})"
+    elif report.was_overtaken:
+        problem = "Somebody else merged or trimmed meanwhile; run it again to merge the rest."
+    merged = len(report.merged)
+    return LogMerge(bucket, up_to, tuple(report.packs), merged, report.bytes, problem)

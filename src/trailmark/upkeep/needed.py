@@ -1,0 +1,28 @@
+"""What a recovery of a bucket may read: the rule that trimming and merging keep to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailmark.checkpoint.account import Account
+from trailmark.records import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The first batch of input and of output that have to stay as they are."""
+
+    input_from: int
+    output_from: int
+
+    @classmethod
+    def by(cls, account: Account, newest: int) -> Needed:
+        """What the account in the footer of the newest batch asks for.
+
+        From the input of the batch before, other buckets may have to find the watermark.
+        """
+        return cls(min(account.keep_from, newest - 1), account.keep_output_from)
+
+    def of(self, stream: Stream) -> int:
+        """The first batch of a stream that has to stay; snapshots are as old as output."""
+        return self.input_from if stream is Stream.INPUT else self.output_from

@@ -1,0 +1,90 @@
+"""Removing what no recovery needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailmark.errors import LogError, MissingSegment
+from trailmark.log import StreamLog
+from trailmark.log.trim import files_before
+from trailmark.records import Stream
+from trailmark.status.logs import OperatorFiles
+from trailmark.upkeep.needed import Needed
+
+
+@dataclass(frozen=True, slots=True)
+class LogTrim:
+    """What was removed from one log, or would be.
+
+    ``before`` is the batch up to which it may be removed: the one asked for, or an earlier one that
+    a recovery needs. A pack goes when all of its batches may.
+    """
+
+    bucket: int
+    stream: Stream
+    before: int
+    files: tuple[str, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTrim:
+    """What was removed from all logs; ``left_alone`` says of which buckets nothing, and why."""
+
+    logs: tuple[LogTrim, ...]
+    left_alone: tuple[str, ...]
+
+    @property
+    def files(self) -> int:
+        """How many files went."""
+        return sum(len(log.files) for log in self.logs)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes were in them."""
+        return sum(log.bytes for log in self.logs)
+
+
+def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -> OperatorTrim:
+    """Remove all batches before the given one, as far as no recovery needs them.
+
+    The newest batch stays whatever is asked for. With ``dry_run`` nothing is removed.
+    """
+    logs: list[LogTrim] = []
+    left_alone: list[str] = []
+    for bucket in files.buckets:
+        try:
+            newest, account = files.newest_account(bucket)
+        except LogError as error:
+            left_alone.append(f"bucket {bucket}: {error.what}")
+            continue
+        needed = Needed.by(account, newest)
+        if not dry_run:
+            _settle_extent(files.log(Stream.OUTPUT, bucket), needed.output_from, newest)
+        for stream in Stream:
+            log = files.log(stream, bucket)
+            logs.append(_trim(log, min(before, needed.of(stream)), dry_run))
+    return OperatorTrim(tuple(logs), tuple(left_alone))
+
+
+def _settle_extent(output: StreamLog, oldest: int, newest: int) -> None:
+    """What is removed stays away after a power failure; so must the output that replaces it.
+
+    Whether its writer has synced it is not known here.
+    """
+    for batch in range(max(oldest, output.oldest()), newest + 1):
+        try:
+            output.settle(batch)
+        except MissingSegment:
+            continue  # the query has trimmed it meanwhile: nobody needs it any more
+
+
+def _trim(log: StreamLog, before: int, dry_run: bool) -> LogTrim:
+    stream, bucket = log.identity.stream, log.identity.bucket
+    if dry_run:
+        found = files_before(log.reader.look(), before)
+        names, size = tuple(file.name for file in found), sum(file.size for file in found)
+    else:
+        report = log.trim(before)
+        names, size = tuple(report.deleted), report.bytes
+    return LogTrim(bucket, stream, before, names, size)

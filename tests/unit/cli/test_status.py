@@ -1,0 +1,188 @@
+"""``trailmark status`` shows what the engine knows, in numbers people can read."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.written import Written, count_orders, write_logs
+from tests.unit.cli.conftest import Run
+from trailmark.checkpoint.policy import Continuous
+from trailmark.cli import main, units
+from trailmark.engine.commits import mark_rolled_back
+from trailmark.log import LocalStorage
+
+
+def _row(out: str, first: str) -> list[str]:
+    """The cells of the table's row that begins so."""
+    (line,) = [each for each in out.splitlines() if re.match(rf" *{first}  ", each)]
+    return re.split(r"  +", line.strip())
+
+
+def test_the_table_has_the_account_of_every_bucket(counted: Written, run: Run) -> None:
+    said = run("status", counted.path)
+    assert (said.code, said.err) == (0, "")
+    for number, report in enumerate(counted.reports[-1]):
+        account = report.account
+        assert account.oldest is not None
+        row = dict(zip(_row(said.out, "bucket"), _row(said.out, str(number)), strict=True))
+        assert row["batch"] == row["committed"] == str(counted.newest)
+        assert row["windows"] == f"{account.open_windows:,}"
+        assert row["oldest"] == str(account.oldest)
+        assert row["age"] == str(counted.newest - account.oldest)
+        assert row["extent"] == f"{account.extent:,}"
+        assert row["replay"] == f"{account.replay:,}"
+        assert row["recovery"] == units.duration(account.predicted_us)
+    windows = sum(report.account.open_windows for report in counted.reports[-1])
+    assert _row(said.out, "all")[3] == f"{windows:,}"
+
+
+def test_what_was_written_is_told_with_what_it_covers(timed: Written, run: Run) -> None:
+    said = run("status", timed.path, "--look-back", 5)
+    reports = [report for batch in timed.reports[-5:] for report in batch]
+    results = sum(report.results.num_rows for report in reports)
+    late = sum(report.late_rows for report in reports)
+    assert late > 0
+    (line,) = [each for each in said.out.splitlines() if each.startswith("last 5 batches")]
+    assert f" {results} results" in line
+    assert f"late: {late} tuple" in line
+    total = sum(report.account.records_total for report in timed.reports[-1])
+    assert f"{total} records (results and footprints)" in said.out
+
+
+def test_the_last_recovery_is_told(counted: Written, run: Run) -> None:
+    said = run("status", counted.path)
+    recoveries = [report.recovery for report in counted.reports[7]]
+    (line,) = [each for each in said.out.splitlines() if each.startswith("last recovery")]
+    assert "before batch 7" in line
+    assert any(
+        recovery is not None and f"{recovery.plan.open_windows} windows" in line
+        for recovery in recoveries
+    )
+    said = run("status", counted.path, "--look-back", 2)
+    assert "none in the last 2 batches" in said.out
+
+
+def test_json_has_the_exact_numbers(counted: Written, run: Run) -> None:
+    said = run("status", counted.path, "--json")
+    found = said.json
+    assert found["path"] == str(counted.path)
+    for bucket, report in zip(found["buckets"], counted.reports[-1], strict=True):
+        assert bucket["account"] == report.account.to_attributes()
+        assert bucket["policy"] == counted.place.policy.describe()
+    assert found["last_batch"] == found["committed_batch"] == counted.newest
+    assert found["buckets"][0]["output"]["bytes"] == sum(
+        each.stat().st_size for each in (counted.path / "out" / "00000").iterdir()
+    )
+
+
+def test_looking_changes_nothing(counted: Written, run: Run) -> None:
+    before = counted.files()
+    for command in (["status"], ["log"], ["log", "--records"], ["verify"]):
+        assert run(command[0], counted.path, *command[1:]).code == 0
+    assert run("recover", counted.path, "--dry-run").code == 0
+    assert run("trim", counted.path, "--before-batch", 9, "--dry-run").code == 0
+    assert counted.files() == before
+
+
+def test_an_objective_that_is_missed_is_pointed_out(tmp_path: Path, run: Run) -> None:
+    logs = write_logs(tmp_path / "a", count_orders(), Continuous.within("1 ms"))
+    said = run("status", logs.path)
+    assert said.code == 0
+    assert "objective 1 ms" in said.out
+    assert re.search(r"^! bucket 0: .*(objective|target)", said.out, re.MULTILINE)
+
+
+def test_a_damaged_newest_segment_gives_code_1_and_the_figures_before_it(
+    counted: Written, run: Run
+) -> None:
+    name = f"out/00001/{counted.newest:020d}.seg"
+    counted.flip(name, -40)
+    said = run("status", counted.path)
+    assert said.code == 1
+    assert f"! bucket 1: A file of the log does not match: checksum of the footer. ({name}" in (
+        said.out
+    )
+    assert f"Figures are those of batch {counted.newest - 1}." in said.out
+
+
+def test_a_query_that_went_back_gives_code_1(counted: Written, run: Run) -> None:
+    mark_rolled_back(LocalStorage(counted.path), 4)
+    said = run("status", counted.path)
+    assert said.code == 1
+    assert "! the query has gone back and is refused: batch 4 was committed twice" in said.out
+
+
+def test_no_batch_yet_is_a_picture_too(tmp_path: Path, run: Run) -> None:
+    logs = write_logs(tmp_path / "a", count_orders(batches=0))
+    logs.place.logs()
+    said = run("status", logs.path)
+    assert said.code == 0
+    assert "no batch yet" in said.out
+
+
+def test_colours_are_only_for_terminals(counted: Written, run: Run) -> None:
+    assert "\x1b" not in run("status", counted.path).out
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a watch has waited; the third time somebody presses Ctrl-C."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    return waited
+
+
+def test_watching_draws_again_and_again_until_ctrl_c(
+    counted: Written, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LINES", "50")
+    assert main(["status", str(counted.path), "--watch", "0.5"]) == 0
+    assert pauses == [0.5] * 3
+    said = terminal.getvalue()
+    assert said.count("\x1b[2J") == 1, "the screen is cleared once, then drawn over"
+    assert said.count("\x1b[H") == 3
+    assert said.count("windows of 10 tuples") == 3
+
+
+def test_a_picture_is_cut_where_the_terminal_ends(
+    counted: Written, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("LINES", "6")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["status", str(counted.path), "--watch"]) == 0
+    first, *_ = terminal.getvalue().split("\x1b[H")[1:]
+    assert first.count("\n") == 5
+    assert "more lines" in first
+
+
+def test_watching_into_a_file_gives_one_json_per_line(
+    counted: Written, pauses: list[float], run: Run
+) -> None:
+    said = run("status", counted.path, "--watch", "--json")
+    assert said.code == 0
+    assert pauses == [2.0] * 3
+    lines = said.out.splitlines()
+    assert [json.loads(line)["last_batch"] for line in lines] == [counted.newest] * 3

@@ -11,6 +11,9 @@ from trailmark.checkpoint.moment import NO_SLOTS, Choice, Moment
 from trailmark.checkpoint.policy import CostBenefit
 from trailmark.checkpoint.rates import Work
 
+#: Expected failures, weighted: so many that everything pays, and still a number to reckon with.
+_CERTAIN = 1e12
+
 
 def choose_by_benefit(policy: CostBenefit, moment: Moment, affordable: int | None) -> Choice:
     """Footprints of the windows that have none yet, then of as many old ones as pay."""
@@ -20,18 +23,18 @@ def choose_by_benefit(policy: CostBenefit, moment: Moment, affordable: int | Non
         return Choice(bare)
     rates = moment.rates
     lasts_s = (moment.batch - oldest) * rates.period_us / 1e6
-    chance = policy.failures_per_second * lasts_s * policy.weight
+    chance = min(_CERTAIN, policy.failures_per_second * lasts_s * policy.weight)
     now_us = rates.predict_us(moment.work_from(oldest, len(bare)))
-    most = int(chance * (now_us - rates.open_us) / rates.write_us)  # more could not pay
+    pays = chance * (now_us - rates.open_us) / rates.write_us
+    most = int(min(pays, moment.table.open_windows))  # more could not pay
     if affordable is not None:
         most = min(most, affordable)
     counts, next_oldest = _groups(moment, most)
     saved = now_us - _predictions(moment, next_oldest, len(bare) + counts)
     gains = chance * saved - counts * rates.write_us
     best = int(np.argmax(gains)) if len(gains) else 0
-    pays = bool(len(gains)) and bool(gains[best] > 0)
     why: dict[str, Any] = {"chance": chance, "lasts_s": round(lasts_s, 3), "looked_at": most}
-    if not pays:
+    if not len(gains) or gains[best] <= 0:
         return Choice(bare, why=why)
     count = int(counts[best])
     why |= {

@@ -6,6 +6,7 @@ How each of them chooses is in a module of its own: `continuous`, `rounds`, `cos
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -98,9 +99,10 @@ class Continuous:
             raise SettingError(
                 "Give either an objective or targets.", where="Continuous(q=, u=, objective=)"
             )
-        if self.objective is not None and not self.objective_us:
+        if self.objective is not None and not parse_duration(self.objective, "objective"):
             raise SettingError(
-                "An objective of no time cannot be met.", where="Continuous(objective=...)"
+                f"An objective of no time cannot be met, got {self.objective!r}.",
+                where="Continuous(objective=...)",
             )
         for name, value in (("q", self.q), ("u", self.u)):
             if value is not None and not _is_count(value):
@@ -158,22 +160,22 @@ class CostBenefit:
     period: str | timedelta | None = None
 
     def __post_init__(self) -> None:
-        if not self.failures_per_second > 0:
+        if not 0 < _read_failures(self.failure_rate) < math.inf:
             raise SettingError(
-                f"failure_rate must be above zero, got {self.failure_rate!r}.",
+                f"failure_rate must be above zero and finite, got {self.failure_rate!r}.",
                 where="CostBenefit(failure_rate=...)",
                 fix='For example failure_rate="1 per day"; without failures use NoCheckpoint().',
             )
-        if not _is_number(self.weight) or not self.weight > 0:
+        if not _is_number(self.weight) or not 0 < self.weight < math.inf:
             raise SettingError(
-                f"weight must be a number above zero, got {self.weight!r}.",
+                f"weight must be a number above zero and finite, got {self.weight!r}.",
                 where="CostBenefit(weight=...)",
             )
         _check_budget(self.interval, self.period, "CostBenefit")
 
     @property
     def failures_per_second(self) -> float:
-        return _parse_failures(self.failure_rate)
+        return _failures(self.failure_rate)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -203,16 +205,18 @@ class SlowWindows:
     shots: int = 1
 
     def __post_init__(self) -> None:
-        if not self.period_us:
+        period = parse_duration(self.period, "period")
+        if not period:
             raise SettingError(
-                "A period must be longer than zero.", where="SlowWindows(period=...)"
+                f"A period must be longer than zero, got {self.period!r}.",
+                where="SlowWindows(period=...)",
             )
-        if not _is_count(self.shots) or not 1 <= self.shots <= self.period_us:
+        if not _is_count(self.shots) or not 1 <= self.shots <= period:
             raise SettingError(
                 f"shots must be a whole number from 1 on, got {self.shots!r}.",
                 where="SlowWindows(shots=...)",
             )
-        _microseconds(self.threshold, "threshold")
+        parse_duration(self.threshold, "threshold")
 
     @property
     def threshold_us(self) -> int:
@@ -249,6 +253,11 @@ class FullSnapshot:
 
     def __post_init__(self) -> None:
         _check_every(self.every, "FullSnapshot")
+        if not isinstance(self.asynchronous, bool):
+            raise SettingError(
+                f"asynchronous must be True or False, got {self.asynchronous!r}.",
+                where="FullSnapshot(asynchronous=...)",
+            )
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -316,7 +325,7 @@ def _check_budget(
         )
     if interval is None or period is None:
         return
-    if not 0 < _microseconds(interval, "interval") <= _microseconds(period, "period"):
+    if not 0 < parse_duration(interval, "interval") <= parse_duration(period, "period"):
         raise SettingError(
             "interval must be longer than zero and at most as long as period.",
             where=f"{where}(interval=..., period=...)",
@@ -333,11 +342,14 @@ def _describe_budget(
 
 
 def _check_every(every: int | str | timedelta, where: str) -> None:
-    if isinstance(every, int) and not _is_count(every):
-        every = 0
-    if not (every if isinstance(every, int) else _microseconds(every, "every")):
+    if isinstance(every, int):
+        is_wrong = not _is_count(every) or not every
+    else:
+        is_wrong = not parse_duration(every, "every")
+    if is_wrong:
         raise SettingError(
-            "every must be a number of batches from 1 on, or a time longer than zero.",
+            f"every must be a number of batches from 1 on, or a time longer than zero; got "
+            f"{every!r}.",
             where=f"{where}(every=...)",
             fix='For example every=10 or every="10 seconds".',
         )
@@ -357,8 +369,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@lru_cache
-def _parse_failures(rate: str | float) -> float:
+def _read_failures(rate: str | float) -> float:
     if isinstance(rate, int | float) and not isinstance(rate, bool):
         return float(rate)
     found = _FAILURES.fullmatch(rate) if isinstance(rate, str) else None
@@ -371,5 +382,6 @@ def _parse_failures(rate: str | float) -> float:
     return float(found[1]) / _SECONDS[found[2]]
 
 
-# Asked for in every batch.
+# Asked for in every batch. What was refused when the policy was made never comes here.
 _microseconds = lru_cache(parse_duration)
+_failures = lru_cache(_read_failures)

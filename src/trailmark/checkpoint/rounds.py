@@ -19,6 +19,7 @@ import numpy as np
 from trailmark.checkpoint.moment import Choice, Moment
 from trailmark.checkpoint.policy import Continuous
 from trailmark.checkpoint.rates import Work
+from trailmark.records import NO_BATCH
 from trailmark.settings import format_duration
 
 #: The part of the objective that predictions are held to: recoveries differ.
@@ -30,15 +31,15 @@ _PAUSE_US = 10_000.0
 def choose_within(policy: Continuous, moment: Moment, affordable: int | None) -> Choice:
     """A round of footprints if it is time for one, else nothing."""
     rates, table, notes = moment.rates, moment.table, moment.notes
-    waiting = min(table.open_windows, notes.get("waiting", 0) + len(moment.opened))
-    notes["waiting"] = waiting
+    waiting = _count_waiting(moment)
     least = rates.predict_us(Work(segments=1, records=table.open_windows))
     limit = policy.objective_us * _SHARE
     is_reachable = least <= limit
-    limit = max(limit, 2.0 * least)  # what cannot be reached is not worth chasing
+    if not is_reachable:
+        limit = 2.0 * least  # what cannot be reached is not worth chasing
     tuples = moment.now.inputs - moment.account.inputs_total
     growth = rates.replay_us * Work(batches=1, tuples=tuples).replay_rows
-    carried = rates.predict_us(moment.work_if_nothing_is_written())
+    carried = rates.predict_us(_work_if_nothing_is_written(moment))
     pause = max(_PAUSE_US, rates.batch_us)
     could_wait = carried + growth <= limit and waiting * rates.write_us <= pause
     if could_wait and not notes.get("is_behind"):
@@ -63,6 +64,27 @@ def choose_within(policy: Continuous, moment: Moment, affordable: int | None) ->
         complaint = _too_long(policy, moment, least)
     why = {"carried_us": carried, "limit_us": int(limit), "growth_us": round(growth, 1)}
     return Choice(bare, np.concatenate(checked), is_reachable, complaint, why=why)
+
+
+def _count_waiting(moment: Moment) -> int:
+    """Windows without a footprint, at most: some may have closed since. Counted after a recovery,
+    which does not know how many there were."""
+    table, notes = moment.table, moment.notes
+    if "waiting" in notes:
+        notes["waiting"] = min(table.open_windows, notes["waiting"] + len(moment.opened))
+    else:
+        notes["waiting"] = len(table.list_oldest(before=NO_BATCH + 1))
+    waiting: int = notes["waiting"]
+    return waiting
+
+
+def _work_if_nothing_is_written(moment: Moment) -> Work:
+    """From the oldest footprint on if every window has one, else from where the last recovery would
+    begin."""
+    oldest = moment.table.oldest_footprint()
+    if oldest is None or oldest == NO_BATCH:
+        return moment.work_if_nothing_is_written()
+    return moment.work_from(oldest, 0)
 
 
 def _oldest_within(moment: Moment, limit_us: float, footprints: int) -> int:

@@ -38,8 +38,7 @@ def _begin_period(policy: SlowWindows, moment: Moment, now: float) -> None:
 
 
 def _slow(policy: SlowWindows, moment: Moment, most: int | None) -> Slots:
-    """Windows open for longer than the threshold that the period has not checked yet."""
+    """Windows that were slow when the period began and that it has not checked yet."""
     batches = math.ceil(policy.threshold_us / moment.rates.period_us)
-    return moment.table.list_oldest(
-        most, before=moment.notes["began_batch"], opened_before=moment.batch - batches + 1
-    )
+    began = moment.notes["began_batch"]
+    return moment.table.list_oldest(most, before=began, opened_before=began - batches + 1)

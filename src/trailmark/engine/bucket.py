@@ -265,7 +265,7 @@ class Bucket:
                 took_us=ended - started,
                 publish_us=ended - chose,
             )
-            self._checkpoints.write_copy(state, batch, chosen)
+            self._checkpoints.write_copy(state, published.link, chosen)
             self._commit(state, batch, account, published.link, link)
         except BaseException as error:
             self._keeper.drop(forget=isinstance(error, CacheFull))

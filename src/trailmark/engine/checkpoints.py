@@ -15,7 +15,7 @@ from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.log import MonotonicClock, StreamLog
 from trailmark.operators.protocol import BatchInput, Operator, Outcome
-from trailmark.records import NO_BATCH
+from trailmark.records import NO_BATCH, SegmentLink
 from trailmark.recovery.rehearse import FEWEST, rehearse_load
 
 _log = logging.getLogger("trailmark")
@@ -134,7 +134,7 @@ class Checkpoints:
         took_us = self._now_us() - now
         state.notes["rehearse_after_us"] = now + _REHEARSAL_SHARE * took_us
 
-    def write_copy(self, state: BucketState, batch: int, chosen: Chosen) -> None:
+    def write_copy(self, state: BucketState, output: SegmentLink, chosen: Chosen) -> None:
         """Begins to write a copy of all windows, if one was taken."""
         if chosen.copy is not None:
-            self._snapshots.begin(batch, chosen.copy, state.notes)
+            self._snapshots.begin(output, chosen.copy, state.notes)

@@ -1,7 +1,8 @@
 """Snapshots that are written behind: copies of all open windows, in files of their own.
 
 A snapshot counts once its file is there. Until then a recovery builds on the one before, which is
-why that one is kept.
+why that one is kept. It names the output segment that it is the state after: where a power failure
+took that segment and left the snapshot, the batch is done again, perhaps in another order.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from trailmark.checkpoint.policy import FullSnapshot, Policy
-from trailmark.errors import StorageError
+from trailmark.errors import LogError, StorageError
 from trailmark.log import Appending, StreamLog
-from trailmark.records import START_OF_LOG, Fingerprint, FrameKind
+from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink
+from trailmark.recovery.plan import OUTPUT_CHECKSUM, is_after
 
 _log = logging.getLogger("trailmark")
 
@@ -36,26 +38,37 @@ class SnapshotWriter:
             return None
         pending = notes.get("pending")
         if pending is not None and self.log.contains(pending[0]):
-            self.log.settle(pending[0])
-            notes["stored"] = pending
             del notes["pending"]
+            if self._is_of(*pending[:2]):
+                self.log.settle(pending[0])
+                notes["stored"] = pending
         stored = notes.get("stored")
-        return None if stored is None else (stored[0], stored[1])
+        return None if stored is None else (stored[0], stored[2])
+
+    def _is_of(self, batch: int, output_checksum: int) -> bool:
+        """Whether the file is the snapshot that was begun, and not one that was left over."""
+        try:
+            footer, _ = self.log.read_footer(batch)
+        except LogError as error:
+            _log.warning("the snapshot of batch %d cannot be used: %s", batch, error)
+            return False
+        return is_after(footer, output_checksum)
 
     @property
     def is_busy(self) -> bool:
         return self._under_way is not None and not self._under_way.is_done()
 
-    def begin(self, batch: int, windows: pa.RecordBatch, notes: dict[str, Any]) -> None:
-        """Begins to write the state after a batch; it is a copy that nobody changes."""
+    def begin(self, output: SegmentLink, windows: pa.RecordBatch, notes: dict[str, Any]) -> None:
+        """Begins to write the state after an output segment; it is a copy that nobody changes."""
         self.collect()
         self._under_way = self.log.begin_append(
-            batch,
+            output.batch,
             [(FrameKind.FOOTPRINTS, windows)],
             previous=START_OF_LOG,
             fingerprint=Fingerprint(windows.num_rows, 0),
+            attributes={OUTPUT_CHECKSUM: output.checksum},
         )
-        notes["pending"] = [batch, windows.num_rows]
+        notes["pending"] = [output.batch, output.checksum, windows.num_rows]
 
     def collect(self) -> None:
         """Waits for the snapshot under way. One that failed is only missed: the next will do."""
@@ -64,7 +77,7 @@ class SnapshotWriter:
             return
         try:
             under_way.result()
-        except StorageError as error:
+        except (LogError, StorageError) as error:
             _log.warning("the snapshot of batch %d was not written: %s", under_way.batch, error)
 
     def close(self) -> None:

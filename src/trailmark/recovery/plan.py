@@ -26,6 +26,9 @@ from trailmark.log import Footer, Segment, StreamLog, Unreadable
 from trailmark.operators.identities import Identities
 from trailmark.records import FOOTPRINT, Foundation, FrameKind
 
+#: Attribute of a snapshot: the output segment that it is the state after.
+OUTPUT_CHECKSUM = "output_checksum"
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -53,6 +56,9 @@ class RecoveryPlan:
         Windows open at the end of ``base``: as many footprints are loaded.
     segments_read, records_read
         Size of the extent that was read.
+    records_used
+        Those of them that had to be looked at: with all footprints found, the results of the last
+        segment say nothing more.
     replay_tuples
         Input tuples to read again.
     skipped
@@ -69,6 +75,7 @@ class RecoveryPlan:
     open_windows: int
     segments_read: int
     records_read: int
+    records_used: int
     replay_tuples: int
     skipped: tuple[Skipped, ...] = ()
     accounts: dict[int, Account] = field(default_factory=dict, repr=False, compare=False)
@@ -78,7 +85,7 @@ class RecoveryPlan:
     def work(self) -> Work:
         """What it costs depends on."""
         batches = self.target + 1 - self.replay_from
-        return Work(self.segments_read, self.records_read, batches, self.replay_tuples)
+        return Work(self.segments_read, self.records_used, batches, self.replay_tuples)
 
     def __str__(self) -> str:
         lines = [
@@ -144,11 +151,17 @@ def plan_recovery(
         open_windows=walk.found,
         segments_read=sum(w.segments for w in walks),
         records_read=sum(w.records for w in walks),
+        records_used=sum(w.used for w in walks),
         replay_tuples=_tuples_to_replay(inputs, account.needs, target, accounts.get(target)),
         skipped=tuple(skipped),
         accounts=accounts,
         footprints=tuple(reversed(walk.taken)),
     )
+
+
+def is_after(snapshot: Footer, output_checksum: int) -> bool:
+    """Whether a snapshot is the state after the output segment with this checksum."""
+    return snapshot.attributes.get(OUTPUT_CHECKSUM) == output_checksum
 
 
 def records_of(footer: Footer) -> int:
@@ -168,6 +181,7 @@ class _Walk:
         self.accounts: dict[int, Account] = {}
         self.segments = 0
         self.records = 0
+        self.used = 0
         self.found = 0
 
     def run(self, output: StreamLog, snapshots: StreamLog, skipped: list[Skipped]) -> int | None:
@@ -180,7 +194,7 @@ class _Walk:
             self.accounts[segment.batch] = account
             if self.account is None:
                 if account.foundation is Foundation.SNAPSHOT:
-                    return self._take_snapshot(snapshots, account, skipped)
+                    return self._take_snapshot(snapshots, output, account, skipped)
                 if account.foundation is Foundation.NOTHING:
                     self._begin_at(account)
                     return None
@@ -212,13 +226,18 @@ class _Walk:
         self.account = replace(account, oldest=None)
 
     def _take_snapshot(
-        self, snapshots: StreamLog, account: Account, skipped: list[Skipped]
+        self, snapshots: StreamLog, output: StreamLog, account: Account, skipped: list[Skipped]
     ) -> int | None:
         try:
-            footprints = snapshots.read(account.base).table(FrameKind.FOOTPRINTS)
+            segment = snapshots.read(account.base)
+            _, checksum = output.read_footer(account.base)
         except (DamagedSegment, MissingSegment) as error:
             skipped.append(Skipped(account.base, f"Its snapshot cannot be used: {error.what}"))
             return account.base - 1
+        if not is_after(segment.footer, checksum):
+            skipped.append(Skipped(account.base, "Its snapshot is the state after another segment"))
+            return account.base - 1
+        footprints = segment.table(FrameKind.FOOTPRINTS)
         assert footprints is not None
         self._begin_at(account)
         self.segments += 1
@@ -240,9 +259,11 @@ class _Walk:
         if closed is None:
             closed = segment.table(FrameKind.RESULTS)
         if closed is not None and closed.num_rows:
+            self.used += closed.num_rows
             self._identities.add(contiguous(closed), self._seen)
 
     def _take(self, footprints: pa.RecordBatch, batch: int) -> None:
+        self.used += footprints.num_rows
         is_new = self._identities.add(footprints, self._seen)
         count = int(is_new.sum())
         if not count:

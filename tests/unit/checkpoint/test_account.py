@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
-from tests.support.policies import random_policy
+from tests.support.policies import random_footprints
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint.account import Account, empty_account
@@ -35,13 +35,13 @@ def test_every_footer_says_what_counting_all_rows_gives(part: int) -> None:
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case):
-            run = Followed(case, random_policy(rng), buckets=rng.choice((1, 2)))
+            run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
             for _ in run.steps():
                 run.check_accounts()
                 if rng.random() < 0.3:
                     run.query.stop()  # what a recovery finds out is as right as what was known
                 if rng.random() < 0.2:
-                    run.query.policy = random_policy(rng)
+                    run.query.policy = random_footprints(rng)
                     run.query.stop()
 
 

@@ -48,7 +48,7 @@ class Run:
             self.work.append((self.clock.now_us, took))
             self.clock.now_us += took
             budget.spend(count, took)
-        self._notes = budget.notes()
+        budget.write_notes(self._notes)
         return count
 
     def in_period(self, number: int) -> float:

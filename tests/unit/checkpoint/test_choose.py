@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from tests.support.followed import Followed
@@ -15,16 +14,17 @@ from tests.support.policies import random_policy
 from tests.support.recount import LoggedFootprint, Recount
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
-from trailmark.checkpoint import choose
-from trailmark.checkpoint.budget import Budget
-from trailmark.checkpoint.choose import choose_footprints
+from trailmark.checkpoint import continuous
+from trailmark.checkpoint.account import empty_account
+from trailmark.checkpoint.choose import choose_footprints, writes_openings
 from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.moment import NO_SLOTS, Moment
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.checkpoint.rates import Rates
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import FootprintKind
 from trailmark.state.memory import Memory
-from trailmark.state.table import StateTable
+from trailmark.state.table import Slots, StateTable
 
 
 def _of_batch(recount: Recount, batch: int, kind: FootprintKind) -> list[LoggedFootprint]:
@@ -121,8 +121,8 @@ def test_every_window_left_open_has_one_open_footprint_from_the_batch_it_opened_
     rng = random.Random(seed)
     case = random_case(rng)
     policy = random_policy(rng)
-    if isinstance(policy, NoCheckpoint):
-        policy = Continuous()
+    while not writes_openings(policy):
+        policy = random_policy(rng)
     with reported(seed, case):
         run = Followed(case, policy)
         run.run()
@@ -174,32 +174,28 @@ def test_a_choice_of_many_windows_looks_at_the_targets_step_by_step(
     case = count_case(batches, size=5)
     whole = Followed(case, Continuous(q=120, u=70))
     whole.run()
-    monkeypatch.setattr(choose, "_STEP", 1)
+    monkeypatch.setattr(continuous, "_STEP", 1)
     stepped = Followed(case, Continuous(q=120, u=70))
     stepped.run()
     assert stepped.recounts[0].footprints == whole.recounts[0].footprints
 
 
 def test_windows_without_a_footprint_get_theirs_before_any_check() -> None:
-    case = count_case([[(item, 1) for item in range(6)], [(9, 1)]], size=10)
-    operator = case.operator()
-    table = StateTable(operator.layout, Memory())
-    ledger = Ledger(Memory())
+    operator = count_case([], size=10).operator()
+    table, ledger = StateTable(operator.layout, Memory()), Ledger(Memory())
     ledger.start(-1, Totals(0, 0, 0))
     operator.process(table, BatchInput(0, orders([(item, 1) for item in range(6)])))
     ledger.append(0, Totals(0, 6, 0))
     outcome = operator.process(table, BatchInput(1, orders([(9, 1)]), footprint=1))
-    budget = Budget.from_notes(Continuous(), {}, lambda: 0.0)
-    now = Totals(0, 7, 0)
-    chosen = choose_footprints(
-        operator, table, ledger, Continuous(), budget, 1, now, outcome.opened, Rates()
-    )
+
+    def moment(batch: int, opened: Slots) -> Moment:
+        now, before = Totals(0, 7, 0), empty_account(0)
+        return Moment(batch, table, ledger, before, now, opened, NO_SLOTS, Rates(), {}, lambda: 0.0)
+
+    chosen = choose_footprints(operator, Continuous(), moment(1, outcome.opened))
     assert (chosen.opened, chosen.checked) == (7, 0)
     assert chosen.footprints is not None
     assert chosen.footprints.num_rows == 7
     assert table.oldest_footprint() == 1
-    nothing = np.empty(0, dtype=np.int64)
-    again = choose_footprints(
-        operator, table, ledger, Continuous(), budget, 2, now, nothing, Rates()
-    )
+    again = choose_footprints(operator, Continuous(), moment(2, NO_SLOTS))
     assert (again.footprints, again.opened, again.checked) == (None, 0, 0)

@@ -6,6 +6,7 @@ import itertools
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from trailmark.checkpoint.ledger import Ledger, Totals
@@ -95,6 +96,20 @@ def test_the_oldest_batch_within_the_targets_is_what_a_search_finds(seed: int) -
         inputs = rng.choice((None, 0, 1, rng.randrange(200)))
         found = ledger.first_batch_within(now, records, inputs)
         assert found == plain.first_batch_within(now, records, inputs), (now, records, inputs)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_many_batches_are_looked_up_at_once_as_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    ledger, plain = Ledger(Memory()), PlainLedger()
+    first = rng.choice((-1, 4, 1_000))
+    newest = _fill(ledger, plain, first, 40, rng)
+    now = Totals(newest.records + 7, newest.inputs + 11, 0)
+    batches = [*sorted(rng.sample(range(first + 1, first + 40), 12)), first + 40]
+    records, inputs = ledger.columns_at(np.array(batches), now)
+    totals = plain.totals | {first + 40: now}
+    assert records.tolist() == [now.records - totals[batch - 1].records for batch in batches]
+    assert inputs.tolist() == [now.inputs - totals[batch].inputs for batch in batches]
 
 
 def test_without_targets_every_batch_will_do() -> None:

@@ -1,17 +1,104 @@
+"""Policies as values: what they refuse, and how they describe themselves."""
+
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from trailmark.checkpoint.policy import Continuous, NoCheckpoint
+from tests.support.policies import ONE_OF_EACH, VARIANTS
+from trailmark.checkpoint.choose import writes_openings
+from trailmark.checkpoint.policy import (
+    Continuous,
+    CostBenefit,
+    Delta,
+    FullSnapshot,
+    NoCheckpoint,
+    Policy,
+    SlowWindows,
+    UpstreamBackup,
+    budget_us,
+    every_us,
+)
 from trailmark.errors import SettingError
+
+_NAN, _INFINITY = float("nan"), float("inf")
+
+#: What is right for the arguments that a policy cannot do without.
+_NEEDED: dict[type[Policy], dict[str, Any]] = {
+    Continuous: {},
+    CostBenefit: {"failure_rate": "1 per day"},
+    SlowWindows: {"threshold": "1 second", "period": "1 second"},
+    FullSnapshot: {"every": 2},
+    Delta: {"every": 2},
+}
+_BUDGET = {"interval": "1 ms", "period": "1 second"}
+
+_NO_COUNT: list[Any] = [-1, 2.5, "100", "often", True, False, _NAN, [1]]
+_NO_POSITIVE: list[Any] = [*_NO_COUNT, 0, None]
+_NO_DURATION: list[Any] = ["often", "5", "", 5, 2.5, _NAN, True, False, [1], timedelta(seconds=-1)]
+_NO_TIME: list[Any] = ["0 seconds", timedelta(0)]
+_NO_RATE: list[Any] = ["often", "1", "per day", "-1 per day", "1 per year", None, [1], True, False]
+_NO_AMOUNT: list[Any] = [0, -1, -0.5, _NAN, _INFINITY]
+_NO_EVERY: list[Any] = [v for v in _NO_DURATION if v != 5] + [*_NO_TIME, 0, -1, None]
+
+_WRONG: list[tuple[type[Policy], str, Sequence[Any]]] = [
+    (Continuous, "q", _NO_COUNT),
+    (Continuous, "u", _NO_COUNT),
+    (Continuous, "interval", _NO_DURATION),
+    (Continuous, "period", _NO_DURATION),
+    (Continuous, "objective", [*_NO_DURATION, *_NO_TIME]),
+    (CostBenefit, "failure_rate", [*_NO_RATE, *_NO_AMOUNT]),
+    (CostBenefit, "weight", ["often", None, True, False, [1], *_NO_AMOUNT]),
+    (CostBenefit, "interval", _NO_DURATION),
+    (CostBenefit, "period", _NO_DURATION),
+    (SlowWindows, "threshold", [*_NO_DURATION, None]),
+    (SlowWindows, "period", [*_NO_DURATION, *_NO_TIME, None]),
+    (SlowWindows, "shots", _NO_POSITIVE),
+    (FullSnapshot, "every", _NO_EVERY),
+    (FullSnapshot, "asynchronous", ["often", 1, 0, None, _NAN]),
+    (Delta, "every", _NO_EVERY),
+    (Delta, "full_every", _NO_POSITIVE),
+]
+
+
+def _make(kind: type[Policy], name: str, value: Any) -> Policy:
+    budget = _BUDGET if name in _BUDGET and kind in (Continuous, CostBenefit) else {}
+    return kind(**{**_NEEDED[kind], **budget, name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        pytest.param(kind, name, value, id=f"{kind.__name__}-{name}-{value!r}")
+        for kind, name, values in _WRONG
+        for value in values
+    ],
+)
+def test_a_wrong_value_is_refused_by_name_and_value(
+    kind: type[Policy], name: str, value: Any
+) -> None:
+    with pytest.raises(SettingError) as refused:
+        _make(kind, name, value)
+    said = f"{refused.value.what} {refused.value.where}"
+    assert name in said
+    assert repr(value) in said
+
+
+def test_what_was_right_before_does_not_make_an_equal_wrong_value_right() -> None:
+    """True == 1 == 1.0, and whoever remembers answers by value must not mix them up."""
+    assert CostBenefit(failure_rate=1).failures_per_second == 1
+    assert CostBenefit(failure_rate=1.0).failures_per_second == 1
+    with pytest.raises(SettingError, match="True"):
+        CostBenefit(failure_rate=True)
 
 
 @pytest.mark.parametrize("name", ["q", "u"])
-@pytest.mark.parametrize("value", [-1, 2.5, "100", True, float("nan")])
-def test_a_target_that_is_no_count_is_refused_by_name_and_value(name: str, value: Any) -> None:
+@pytest.mark.parametrize("value", [-1, 2.5, "100", True, _NAN])
+def test_a_target_that_is_no_count_is_refused_with_what_is_one(name: str, value: Any) -> None:
     with pytest.raises(SettingError) as refused:
         Continuous(**{name: value})
     assert refused.value.what.startswith(f"{name} must be a whole number")
@@ -24,11 +111,14 @@ def test_a_target_may_be_any_count_or_left_out(value: int | None) -> None:
     assert (Continuous(q=value, u=value).q, Continuous(q=value, u=value).u) == (value, value)
 
 
+@pytest.mark.parametrize("kind", [Continuous, CostBenefit])
 @pytest.mark.parametrize("given", [{"interval": "5 ms"}, {"period": "100 ms"}])
-def test_half_a_budget_is_refused_with_an_example(given: dict[str, str]) -> None:
+def test_half_a_budget_is_refused_with_an_example(
+    kind: type[Continuous | CostBenefit], given: dict[str, str]
+) -> None:
     with pytest.raises(SettingError, match="interval and period belong together") as refused:
-        Continuous(**given)  # type: ignore[arg-type]
-    assert refused.value.where == "Continuous(interval=..., period=...)"
+        kind(**{**_NEEDED[kind], **given})
+    assert refused.value.where == f"{kind.__name__}(interval=..., period=...)"
     assert 'interval="5 ms"' in refused.value.fix
 
 
@@ -51,18 +141,59 @@ def test_a_duration_that_is_none_is_refused_by_name(name: str, value: Any) -> No
     assert refused.value.where == name
 
 
+def test_an_objective_beside_targets_is_refused() -> None:
+    for targets in ({"q": 5}, {"u": 0}, {"q": 5, "u": 5}):
+        with pytest.raises(SettingError, match="either an objective or targets"):
+            Continuous(objective="1 second", **targets)  # type: ignore[arg-type]
+
+
+def test_more_shots_than_microseconds_are_refused() -> None:
+    assert SlowWindows("1 s", "4 us", shots=4).shots == 4
+    with pytest.raises(SettingError) as refused:
+        SlowWindows("1 s", "4 us", shots=5)
+    assert refused.value.where == "SlowWindows(shots=...)"
+
+
 def test_durations_are_taken_as_text_or_timedelta() -> None:
-    budget = Continuous(interval=timedelta(milliseconds=5), period="100 ms")
-    assert (budget.interval_us, budget.period_us) == (5_000, 100_000)
-    assert (Continuous().interval_us, Continuous().period_us) == (0, 0)
+    assert budget_us(Continuous(interval=timedelta(milliseconds=5), period="100 ms")) == (
+        5_000,
+        100_000,
+    )
+    assert budget_us(Continuous()) == (0, 0)
+    assert Continuous.within(timedelta(seconds=2)) == Continuous(objective=timedelta(seconds=2))
+    assert Continuous.within("2 seconds").objective_us == 2_000_000
+    assert every_us(FullSnapshot(timedelta(seconds=3))) == 3_000_000
+    assert every_us(Delta("3 s")) == 3_000_000
+    assert every_us(Delta(3)) is None
 
 
 def test_an_interval_as_long_as_its_period_is_allowed() -> None:
-    assert Continuous(interval="100 ms", period="100 ms").interval_us == 100_000
+    assert budget_us(Continuous(interval="100 ms", period="100 ms")) == (100_000, 100_000)
 
 
-def test_policies_are_described_by_all_they_were_given() -> None:
-    assert Continuous(q=1, u=2, interval="3 us", period="4 us").describe() == {
+@pytest.mark.parametrize(
+    ("rate", "per_second"),
+    [
+        ("7 per second", 7),
+        ("3 per minute", 3 / 60),
+        ("1.5 per hour", 1.5 / 3_600),
+        (" 1  per  day ", 1 / 86_400),
+        ("2 per week", 2 / 604_800),
+        (0.25, 0.25),
+        (3, 3),
+    ],
+)
+def test_failures_are_taken_as_text_or_as_a_number_per_second(
+    rate: str | float, per_second: float
+) -> None:
+    assert CostBenefit(failure_rate=rate).failures_per_second == pytest.approx(per_second)
+
+
+def test_a_continuous_policy_is_described_by_all_it_was_given() -> None:
+    nothing = dict.fromkeys(("q", "u", "interval_us", "period_us", "objective_us"))
+    assert Continuous().describe() == {"policy": "continuous", **nothing}
+    given = Continuous(q=1, u=2, interval="3 us", period="4 us").describe()
+    assert given == {
         "policy": "continuous",
         "q": 1,
         "u": 2,
@@ -70,20 +201,33 @@ def test_policies_are_described_by_all_they_were_given() -> None:
         "period_us": 4,
         "objective_us": None,
     }
-    assert Continuous().describe() == {
-        "policy": "continuous",
-        "q": None,
-        "u": None,
-        "interval_us": None,
-        "period_us": None,
-        "objective_us": None,
-    }
+    assert Continuous.within("7 us").describe() == Continuous().describe() | {"objective_us": 7}
     assert NoCheckpoint().describe() == {"policy": "none"}
 
 
-def test_only_no_checkpoint_writes_no_footprints() -> None:
-    assert Continuous().writes_footprints
-    assert not NoCheckpoint().writes_footprints
+@pytest.mark.parametrize("policy", VARIANTS, ids=str)
+def test_every_description_survives_being_logged(policy: Policy) -> None:
+    text = json.dumps(policy.describe(), allow_nan=False)
+    assert json.loads(text) == policy.describe()
+
+
+def test_policies_with_other_values_have_other_descriptions() -> None:
+    texts = [json.dumps(policy.describe(), sort_keys=True) for policy in VARIANTS]
+    assert len(set(texts)) == len(VARIANTS)
+
+
+def test_the_same_time_in_other_words_has_the_same_description() -> None:
+    assert FullSnapshot("1 minute").describe() == FullSnapshot(timedelta(seconds=60)).describe()
+    assert Continuous.within("1 s").describe() == Continuous.within("1000 ms").describe()
+    assert CostBenefit("60 per minute").describe() == CostBenefit(1).describe()
+
+
+def test_who_checks_single_windows_gives_each_a_footprint_when_it_opens() -> None:
+    writing = {type(policy) for policy in ONE_OF_EACH.values() if writes_openings(policy)}
+    assert writing == {Continuous, CostBenefit, SlowWindows}
+    assert not writes_openings(Continuous.within("1 second"))
+    assert not writes_openings(UpstreamBackup())
+    assert not writes_openings(NoCheckpoint())
 
 
 def test_equal_policies_are_equal_values() -> None:
@@ -92,3 +236,4 @@ def test_equal_policies_are_equal_values() -> None:
     assert hash(Continuous(q=5, interval="1 ms", period="1 s")) == hash(
         Continuous(q=5, interval="1 ms", period="1 s")
     )
+    assert len(set(VARIANTS)) == len(VARIANTS)

@@ -49,6 +49,10 @@ soak: setup ## Random crash cases for SOAK_SECONDS (SOAK_SEED to repeat one)
 bench-engine: setup ## Speed of the engine against its limits; exit code 1 if any is short
 	$(BIN)/python -m bench.engine
 
+.PHONY: bench-policies
+bench-policies: setup ## Costs of policies and times of recoveries against their limits; draws pictures
+	$(BIN)/python -m bench.policies
+
 .PHONY: bench-spark
 bench-spark: java ## Speed on Spark against its limits; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,14 @@ _ROWS = 60
 def _size(directory: Path) -> tuple[int, int]:
     files = [file for file in directory.rglob("*") if file.is_file()]
     return len(files), sum(file.stat().st_size for file in files)
+
+
+def _wait_for_mark(path: Path, batch: int) -> None:
+    """Spark tells its listeners in its own time."""
+    deadline = time.monotonic() + 60
+    while (marked := newest_mark(LocalStorage(str(path)))) != batch:
+        assert time.monotonic() < deadline, f"batch {batch} is not marked, only {marked}"
+        time.sleep(0.05)
 
 
 def test_disk_does_not_grow_with_the_number_of_batches(spark: SparkSession, tmp_path: Path) -> None:
@@ -45,6 +54,7 @@ def test_disk_does_not_grow_with_the_number_of_batches(spark: SparkSession, tmp_
                 feed.add(pa.table({"item": item, "price": price}))
             query.run(averages)
             sizes.append((_size(path), _size(cache)))
+        _wait_for_mark(path, _BATCHES - 1)
     finally:
         spark.streams.removeListener(listener)
     (files_before, bytes_before), cache_before = sizes[0]
@@ -56,6 +66,5 @@ def test_disk_does_not_grow_with_the_number_of_batches(spark: SparkSession, tmp_
     assert bytes_after < 1.3 * bytes_before
     assert cache_after[0] == cache_before[0]
     assert cache_after[1] < cache_before[1] + 1000, "tokens have a few digits more"
-    assert newest_mark(LocalStorage(str(path))) == _BATCHES - 1
     in_results = sum(n * times for (_, _, n), times in query.rows(spark).items())
     assert in_results >= _BATCHES * _ROWS - 80 * 9, "all but those of open windows"

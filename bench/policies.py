@@ -46,12 +46,12 @@ class Sizes:
 
     overhead_batches: int = 720
     overhead_repetitions: int = 4
-    tradeoff_batches: int = 360
+    tradeoff_batches: int = 310
     tradeoff_repetitions: int = 3
     crashes: int = 200
 
 
-QUICK = Sizes(120, 2, 100, 2, 9)
+QUICK = Sizes(120, 2, 60, 2, 9)
 
 
 def overhead(report: Report, root: Path, sizes: Sizes) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 NUMBERS = "policies.json"
 _HOME = Path("docs/pictures")
 _DARK = "#404040"
+_TICKS_S = (0.1, 0.2, 0.5, 1.0)
 _COLOURS = {
     "Continuous.within": "#c03028",
     "Continuous(u=)": "#e08030",
@@ -74,6 +75,8 @@ def _tradeoff(found: dict[str, Any]) -> Figure:
     _name_axes(by_size, "output bytes beyond NoCheckpoint's, %")
     _name_axes(by_time, "time beyond NoCheckpoint's, %")
     by_size.set_yscale("log")
+    by_size.yaxis.set_major_formatter("{x:g}")
+    by_size.yaxis.set_minor_formatter("")
     by_time.set_ylim(bottom=0)
     figure.suptitle("What policies cost, and how long a recovery takes at worst (mixed workload)")
     handles, labels = by_size.get_legend_handles_labels()
@@ -85,9 +88,8 @@ def _name_axes(axes: Axes, cost: str) -> None:
     axes.set_xscale("log")
     axes.set_xlabel("longest recovery, seconds")
     axes.set_ylabel(cost)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
-    axes.tick_params(axis="x", which="minor", labelsize=8)
+    axes.set_xticks(_TICKS_S, [f"{tick:g}" for tick in _TICKS_S])
+    axes.xaxis.set_minor_formatter("")
     axes.grid(True, which="major", color="#e4e4e4")
 
 
@@ -112,7 +114,7 @@ def _crashes(found: dict[str, Any]) -> Figure:
     axes.set_ylabel("real recovery time, seconds")
     kills = sum(of_workload["kills"] for of_workload in found["workloads"])
     axes.set_title(f"Recoveries after {kills} random kills", loc="left")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower right")
     return figure
 
 

@@ -36,7 +36,7 @@ DELTA = "Delta"
 
 #: Kinds that are compared at equal recovery time; batches between two snapshots, and objectives.
 _COMPARED: dict[str, dict[str, Policy]] = {
-    WITHIN: {f"{ms} ms": Continuous.within(f"{ms} ms") for ms in (250, 400, 600, 900)},
+    WITHIN: {f"{ms} ms": Continuous.within(f"{ms} ms") for ms in (250, 400, 600, 900, 1300)},
     SNAPSHOT: {f"every {k}": FullSnapshot(k) for k in (20, 40, 70, 110)},
     DELTA: {f"every {k}": Delta(k, full_every=3) for k in (10, 20, 40, 70)},
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-RECOVER_WITHIN = "500 milliseconds"
+RECOVER_WITHIN = "250 milliseconds"
 
 
 @dataclass(frozen=True, slots=True)

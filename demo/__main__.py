@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.failure import DemoFailure
+from demo.places import RECOVER_WITHIN
 
 _PICTURE = Path(__file__).parent / "out" / "throughput.png"
 #: With fewer there is no middle to be killed in.
@@ -52,7 +53,7 @@ def _demonstrate(options: argparse.Namespace) -> bool:
         _directory("trailmark-demo-", keep=options.keep) as root,
         _directory("trailmark-demo-cache-", within=_shared_memory()) as cache,
     ):
-        return demonstrate(workload, root, cache, options.picture)
+        return demonstrate(workload, root, cache, options.recover_within, options.picture)
 
 
 @contextmanager
@@ -86,6 +87,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for option, default, least, text in numbers:
         text = f"{text} (default {default:,})"
         parser.add_argument(option, type=_at_least(least), default=default, metavar="N", help=text)
+    text = f"how long a recovery may take (default {RECOVER_WITHIN!r})"
+    parser.add_argument("--recover-within", default=RECOVER_WITHIN, metavar="TIME", help=text)
     text = f"where the picture goes (default {os.path.relpath(_PICTURE)})"
     parser.add_argument("--picture", type=Path, default=_PICTURE, metavar="FILE", help=text)
     parser.add_argument("--keep", action="store_true", help="keep the working directory")

@@ -10,11 +10,13 @@ RECOVER_WITHIN = "250 milliseconds"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a run of the query keeps its things; all but the orders are its own."""
+    """Where a run of the query keeps its things; all but the orders are its own. And how long its
+    recovery may take."""
 
     orders: Path
     root: Path
     cache: Path
+    recover_within: str
 
     @property
     def sink(self) -> Path:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
 from demo.orders import WINDOW
-from demo.places import RECOVER_WITHIN, Places
+from demo.places import Places
 from trailmark.engine.progress import Progress
 
 
@@ -28,8 +28,9 @@ def main() -> None:
     parser.add_argument("--orders", type=Path, required=True, help="directory of the input files")
     parser.add_argument("--root", type=Path, required=True, help="directory of the run")
     parser.add_argument("--cache", type=Path, required=True, help="directory of cached state")
+    parser.add_argument("--recover-within", required=True, help="how long a recovery may take")
     options = parser.parse_args()
-    run(Places(options.orders, options.root, options.cache))
+    run(Places(options.orders, options.root, options.cache, options.recover_within))
 
 
 def run(places: Places) -> None:
@@ -74,7 +75,7 @@ def _averages(spark: SparkSession, places: Places) -> DataFrame:
         window=tm.count_window(WINDOW),
         values={"avg_price": tm.avg("item_price"), "orders": tm.count()},
         path=places.root / "trailmark",
-        recover_within=RECOVER_WITHIN,
+        recover_within=places.recover_within,
         cache_dir=places.cache,
     )
 

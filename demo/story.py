@@ -11,37 +11,44 @@ from demo.display import Display
 from demo.failure import DemoFailure
 from demo.orders import WINDOW, Workload, expected_results, write_orders
 from demo.picture import draw
-from demo.places import RECOVER_WITHIN, Places
+from demo.places import Places
 from demo.results import Rows, compare, read_sink
 from demo.supervise import Batch, Run, running
 from trailmark.engine.progress import Recovery
+from trailmark.errors import SettingError
 from trailmark.settings import SECOND, parse_duration
 
 #: Part of the batches after which the query is killed.
 _KILL_AFTER = 0.45
 
 
-def demonstrate(workload: Workload, root: Path, cache: Path, picture: Path) -> bool:
+def demonstrate(
+    workload: Workload, root: Path, cache: Path, recover_within: str, picture: Path
+) -> bool:
     """Whether all results were equal; raises `DemoFailure` if it did not get that far."""
     began = time.monotonic()
+    try:
+        target_s = parse_duration(recover_within, "--recover-within") / SECOND
+    except SettingError as error:
+        raise DemoFailure(str(error)) from error
     display = Display(workload.files)
     display.say(
         f"The average price of every {WINDOW} orders of an item, with Trailmark on Spark:\n"
         f"{workload.items:,} items, {workload.files} batches of {workload.orders_per_file:,} "
-        f"orders, recovery wanted within {RECOVER_WITHIN}."
+        f"orders, recovery wanted within {recover_within}."
     )
     orders = root / "orders"
     write_orders(workload, orders)
 
     display.title("1. A query that is killed")
-    disturbed = Places(orders, root / "disturbed", cache / "disturbed")
+    disturbed = Places(orders, root / "disturbed", cache / "disturbed", recover_within)
     killed = run_and_kill(disturbed, workload, display)
     display.title("2. The same query, started again")
     restarted = run_to_end(disturbed, display)
     if not any(batch.recoveries for batch in restarted.batches):
         raise DemoFailure("Nothing had to be recovered, so nothing was shown; use more --files.")
     display.title("3. The same query from the beginning, undisturbed")
-    undisturbed = Places(orders, root / "undisturbed", cache / "undisturbed")
+    undisturbed = Places(orders, root / "undisturbed", cache / "undisturbed", recover_within)
     run_to_end(undisturbed, display)
 
     display.title("4. The results, compared bit by bit")
@@ -51,7 +58,7 @@ def demonstrate(workload: Workload, root: Path, cache: Path, picture: Path) -> b
         "undisturbed": read_sink(undisturbed.sink),
     }
     is_equal = report_equality(expected, found, display)
-    draw(picture, killed, restarted, target_s=parse_duration(RECOVER_WITHIN) / SECOND)
+    draw(picture, killed, restarted, target_s=target_s)
     display.say(f"\nPicture: {os.path.relpath(picture)}")
     verdict = "All results are equal" if is_equal else "RESULTS DIFFER"
     display.say(f"{verdict}. That took {time.monotonic() - began:.0f} s.")

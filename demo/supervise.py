@@ -149,6 +149,7 @@ def _command(places: Places) -> list[str]:
         *("--orders", str(places.orders)),
         *("--root", str(places.root)),
         *("--cache", str(places.cache)),
+        *("--recover-within", places.recover_within),
     ]
 
 

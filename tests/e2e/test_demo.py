@@ -25,6 +25,8 @@ from demo.results import Rows, compare, read_sink
 
 _PROJECT = Path(__file__).parents[2]
 _SMALL = ["--files", "8", "--orders-per-file", "60000", "--items", "10000"]
+#: So little time that a few small batches are too many to be repeated: footprints are needed.
+_SMALL += ["--recover-within", "30 milliseconds"]
 _SHARED = Path("/dev/shm")
 
 
@@ -73,8 +75,7 @@ def test_a_killed_query_recovers_and_ends_with_equal_results(tmp_path: Path) -> 
     assert "kill -9 after batch 4" in said
     recoveries = re.findall(r"recovered in [\d.]+ s .*: ([\d,]+) windows .* ([\d,]+) tuples", said)
     assert recoveries, said
-    loaded, replayed = zip(*[[int(n.replace(",", "")) for n in r] for r in recoveries], strict=True)
-    assert sum(loaded) + sum(replayed) > 0
+    assert any(int(windows.replace(",", "")) > 0 for windows, _ in recoveries)
     assert len(said.splitlines()) < 40
     _assert_is_picture(tmp_path / "picture.png")
     _assert_nothing_left(tmp_path, caches)

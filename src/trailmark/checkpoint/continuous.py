@@ -20,12 +20,13 @@ def choose_by_targets(policy: Continuous, moment: Moment, affordable: int | None
     checked = NO_SLOTS
     if policy.q is not None or policy.u is not None:
         checked = _check_oldest(policy, moment, len(bare), affordable)
-    is_reachable = policy.q is None or policy.q >= moment.table.open_windows
-    complaint = (
-        f"the extent cannot get below the {moment.table.open_windows} windows that are open, "
-        f"and q is {policy.q}: raise q, or use more buckets"
-    )
-    return Choice(bare, checked, is_reachable, "" if is_reachable else complaint)
+    complaint = ""
+    if policy.q is not None and policy.q < moment.table.open_windows:
+        complaint = (
+            f"the extent cannot get below the {moment.table.open_windows} windows that are open, "
+            f"and q is {policy.q}: raise q, or use more buckets"
+        )
+    return Choice(bare, checked, complaint)
 
 
 def _check_oldest(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trailmark.checkpoint.moment import NO_SLOTS, Choice, Moment
 from trailmark.checkpoint.policy import CostBenefit
-from trailmark.checkpoint.rates import Work
+from trailmark.checkpoint.rates import load_rows, replay_rows
 
 #: Expected failures, weighted: so many that everything pays, and still a number to reckon with.
 _CERTAIN = 1e12
@@ -68,11 +68,8 @@ def _predictions(
 ) -> npt.NDArray[np.float64]:
     """How long recoveries would take with each of these batches as the oldest footprint."""
     records, inputs = moment.ledger.columns_at(oldest, moment.now)
-    rates = moment.rates
     batches = moment.batch - oldest
-    load_rows = Work(segments=1).load_rows * (batches + 1) + records + footprints
-    replay_rows = Work(batches=1).replay_rows * batches + inputs
-    predicted: npt.NDArray[np.float64] = (
-        rates.open_us + load_rows * rates.load_us + replay_rows * rates.replay_us
+    predicted: npt.NDArray[np.float64] = moment.rates.cost_us(
+        load_rows(batches + 1, records + footprints), replay_rows(batches, inputs)
     )
     return predicted

@@ -64,7 +64,11 @@ class Moment:
         return Work(batches + 1, records, batches, tuples)
 
     def work_if_nothing_is_written(self) -> Work:
-        """What a recovery would have to do if it went on from where the last one would begin."""
+        """What a recovery would have to do then: from the oldest footprint on if every window has
+        one, else from where the last one would begin."""
+        oldest = self.table.oldest_footprint()
+        if oldest is not None and oldest != NO_BATCH:
+            return self.work_from(oldest, 0)
         before = work_of(self.account, self.batch)
         tuples = self.now.inputs - self.account.inputs_total
         return Work(before.segments, before.records, before.batches, before.tuples + tuples)
@@ -76,8 +80,8 @@ class Choice:
 
     Attributes
     ----------
-    is_reachable
-        Whether the policy's targets are within reach; ``complaint`` says what to do if not.
+    complaint
+        Why the policy's targets are out of reach, and what to do about it; empty if they are not.
     covered
         Up to the end of that batch, windows whose footprints are older have not changed since.
     copies_all
@@ -88,8 +92,11 @@ class Choice:
 
     bare: Slots = field(default_factory=lambda: NO_SLOTS)
     checked: Slots = field(default_factory=lambda: NO_SLOTS)
-    is_reachable: bool = True
     complaint: str = ""
     covered: int = NO_BATCH
     copies_all: bool = False
     why: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_reachable(self) -> bool:
+        return not self.complaint

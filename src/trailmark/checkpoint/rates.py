@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+#: One number, or a column of them.
+_Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 
 #: What a segment costs beside its rows, in rows' worth of time.
 _ROWS_PER_OUTPUT_SEGMENT = 600
@@ -36,11 +42,21 @@ class Work:
 
     @property
     def load_rows(self) -> int:
-        return self.records + _ROWS_PER_OUTPUT_SEGMENT * self.segments
+        return load_rows(self.segments, self.records)
 
     @property
     def replay_rows(self) -> int:
-        return self.tuples + _ROWS_PER_INPUT_SEGMENT * self.batches
+        return replay_rows(self.batches, self.tuples)
+
+
+def load_rows(segments: _Numbers, records: _Numbers) -> _Numbers:
+    """What is loaded, in rows."""
+    return records + _ROWS_PER_OUTPUT_SEGMENT * segments
+
+
+def replay_rows(batches: _Numbers, tuples: _Numbers) -> _Numbers:
+    """What is repeated, in rows."""
+    return tuples + _ROWS_PER_INPUT_SEGMENT * batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +96,11 @@ class Rates:
 
     def predict_us(self, work: Work) -> int:
         """How long a recovery would take."""
-        load_us, replay_us = self.load_us * work.load_rows, self.replay_us * work.replay_rows
-        return int(self.open_us + load_us + replay_us)
+        return int(self.cost_us(work.load_rows, work.replay_rows))
+
+    def cost_us(self, loaded: Any, repeated: Any) -> Any:
+        """The same for rows loaded and repeated, of one recovery or of a column of them."""
+        return self.open_us + self.load_us * loaded + self.replay_us * repeated
 
     def after_processing(self, tuples: int, took_us: float) -> Rates:
         """The rates after the tuples of a live batch went through the operator."""

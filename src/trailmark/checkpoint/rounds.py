@@ -34,16 +34,17 @@ def choose_within(policy: Continuous, moment: Moment, affordable: int | None) ->
     waiting = _count_waiting(moment)
     least = rates.predict_us(Work(segments=1, records=table.open_windows))
     limit = policy.objective_us * _SHARE
-    is_reachable = least <= limit
-    if not is_reachable:
+    complaint = ""
+    if least > limit:
+        complaint = _too_long(policy, moment, least)
         limit = 2.0 * least  # what cannot be reached is not worth chasing
     tuples = moment.now.inputs - moment.account.inputs_total
     growth = rates.replay_us * Work(batches=1, tuples=tuples).replay_rows
-    carried = rates.predict_us(_work_if_nothing_is_written(moment))
+    carried = rates.predict_us(moment.work_if_nothing_is_written())
     pause = max(_PAUSE_US, rates.batch_us)
     could_wait = carried + growth <= limit and waiting * rates.write_us <= pause
     if could_wait and not notes.get("is_behind"):
-        return Choice(is_reachable=is_reachable, complaint=_too_long(policy, moment, least))
+        return Choice(complaint=complaint)
     bare = moment.take_bare()
     notes["waiting"] = 0
     soft = _oldest_within(moment, least + (limit - least) / 2, len(bare))
@@ -54,16 +55,13 @@ def choose_within(policy: Continuous, moment: Moment, affordable: int | None) ->
     checked.append(table.take_oldest(hard, moment.batch, _less(table.open_windows, left)))
     oldest = table.oldest_footprint()
     notes["is_behind"] = oldest is not None and oldest < soft
-    if is_reachable and oldest is not None and oldest < hard:
-        is_reachable = False
+    if not complaint and oldest is not None and oldest < hard:
         complaint = (
             "the budget does not let enough windows be checked to recover within "
             f"{format_duration(policy.objective_us)}: raise interval, or leave the budget out"
         )
-    else:
-        complaint = _too_long(policy, moment, least)
     why = {"carried_us": carried, "limit_us": int(limit), "growth_us": round(growth, 1)}
-    return Choice(bare, np.concatenate(checked), is_reachable, complaint, why=why)
+    return Choice(bare, np.concatenate(checked), complaint, why=why)
 
 
 def _count_waiting(moment: Moment) -> int:
@@ -76,15 +74,6 @@ def _count_waiting(moment: Moment) -> int:
         notes["waiting"] = len(table.list_oldest(before=NO_BATCH + 1))
     waiting: int = notes["waiting"]
     return waiting
-
-
-def _work_if_nothing_is_written(moment: Moment) -> Work:
-    """From the oldest footprint on if every window has one, else from where the last recovery would
-    begin."""
-    oldest = moment.table.oldest_footprint()
-    if oldest is None or oldest == NO_BATCH:
-        return moment.work_if_nothing_is_written()
-    return moment.work_from(oldest, 0)
 
 
 def _oldest_within(moment: Moment, limit_us: float, footprints: int) -> int:

@@ -46,16 +46,8 @@ def run(options: argparse.Namespace) -> int:
 def _describe(files: OperatorFiles, bucket: int, plan: RecoveryPlan) -> dict[str, Any]:
     return {
         "bucket": bucket,
-        "target": plan.target,
-        "base": plan.base,
-        "foundation": plan.foundation,
-        "oldest": plan.oldest,
-        "segments_read": plan.segments_read,
-        "records_read": plan.records_read,
-        "footprints": plan.open_windows,
+        **plan.describe(),
         "replay_from": plan.replay_from,
-        "replay_tuples": plan.replay_tuples,
-        "skipped": [[each.batch, each.why] for each in plan.skipped],
         "predicted_us": predict_us(files, bucket, plan),
     }
 

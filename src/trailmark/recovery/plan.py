@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +87,20 @@ class RecoveryPlan:
         """What it costs depends on."""
         batches = self.target + 1 - self.replay_from
         return Work(self.segments_read, self.records_used, batches, self.replay_tuples)
+
+    def describe(self) -> dict[str, Any]:
+        """As it is logged, and shown to scripts."""
+        return {
+            "target": self.target,
+            "base": self.base,
+            "foundation": self.foundation,
+            "oldest": self.oldest,
+            "segments_read": self.segments_read,
+            "records_read": self.records_read,
+            "footprints": self.open_windows,
+            "replay_tuples": self.replay_tuples,
+            "skipped": [[skipped.batch, skipped.why] for skipped in self.skipped],
+        }
 
     def __str__(self) -> str:
         lines = [

@@ -30,18 +30,9 @@ class RecoveryReport:
 
     def describe(self) -> dict[str, Any]:
         """As it is written into the footer of the batch that follows."""
-        plan = self.plan
         return {
             "why": self.why,
-            "target": plan.target,
-            "base": plan.base,
-            "foundation": plan.foundation,
-            "oldest": plan.oldest,
-            "segments_read": plan.segments_read,
-            "records_read": plan.records_read,
-            "footprints": plan.open_windows,
-            "replay_tuples": plan.replay_tuples,
-            "skipped": [[s.batch, s.why] for s in plan.skipped],
+            **self.plan.describe(),
             "open_us": self.open_us,
             "plan_us": self.plan_us,
             "load_us": self.load_us,

@@ -33,6 +33,8 @@ from trailmark.windows.spec import count_window, time_window
 if _typing.TYPE_CHECKING:
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.listener import listen
+    from trailmark.spark.register import register
+    from trailmark.streams.table import read_table
 
 __all__ = [
     "Continuous",
@@ -53,6 +55,8 @@ __all__ = [
     "listen",
     "max",
     "min",
+    "read_table",
+    "register",
     "stddev",
     "sum",
     "time_window",
@@ -60,14 +64,18 @@ __all__ = [
 ]
 
 
+_LATER = {
+    "aggregate": "trailmark.spark.aggregate",
+    "listen": "trailmark.spark.listener",
+    "read_table": "trailmark.streams.table",
+    "register": "trailmark.spark.register",
+}
+
+
 def __getattr__(name: str) -> _typing.Any:
     """What the driver uses is imported when it is used: workers that recover do without it."""
-    if name == "aggregate":
-        from trailmark.spark.aggregate import aggregate
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return aggregate
-    if name == "listen":
-        from trailmark.spark.listener import listen
-
-        return listen
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -17,11 +17,19 @@ START, KIND, OPENED, FILL, FOOTPRINT = "$start", "$kind", "$opened", "$fill", "$
 
 
 class Stream(enum.IntEnum):
-    """Which of an operator's logs a segment belongs to."""
+    """Which log a segment belongs to: one of an operator's, or one of a written stream's."""
 
     INPUT = 1
     OUTPUT = 2
     SNAPSHOT = 3
+    #: The rows of a written stream.
+    DATA = 4
+    #: What its batches consist of.
+    BATCHES = 5
+
+
+#: The logs that every bucket of an operator has.
+OPERATOR_STREAMS = (Stream.INPUT, Stream.OUTPUT, Stream.SNAPSHOT)
 
 
 class FrameKind(enum.IntEnum):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
-from trailmark.records import FootprintKind, FrameKind, Stream
+from trailmark.records import OPERATOR_STREAMS, FootprintKind, FrameKind, Stream
 
 _KIND = "$kind"
 
@@ -103,7 +103,7 @@ class Selection:
 
 def _streams(stream: str | None, kind: str | None) -> Sequence[Stream]:
     """The streams that can hold what is asked for."""
-    asked = list(Stream) if stream is None else [Stream[stream.upper()]]
+    asked = list(OPERATOR_STREAMS) if stream is None else [Stream[stream.upper()]]
     if kind is None:
         return asked
     holding = [Stream.INPUT] if kind == "input" else [Stream.OUTPUT]

@@ -53,6 +53,7 @@ from trailmark.records import (
     Fingerprint,
     FrameKind,
     SegmentLink,
+    Stream,
 )
 from trailmark.recovery import RecoveryReport, batch_input
 from trailmark.settings import Durability
@@ -354,7 +355,7 @@ class Bucket:
         """Removes input that no recovery will ask for any more.
 
         Output is kept as long as ``acknowledged`` does not say that every consumer has the batches
-        before that one; what a recovery needs is kept all the same.
+        before that one; what a recovery or a named reader needs is kept all the same.
         """
         state = self._keeper.state
         if state is None:
@@ -362,11 +363,19 @@ class Bucket:
         keep_from = state.account.keep_from
         self._settle_extent(state.account.keep_output_from, state.batch)
         # From the batch before, other buckets may have to find the watermark of this one.
-        reports = [self._inputs.trim(min(keep_from, state.batch - 1))]
+        reports = [self._inputs.trim(self._unread(Stream.INPUT, min(keep_from, state.batch - 1)))]
         reports.append(self._snapshots.log.trim(state.account.keep_output_from))
         if acknowledged is not None:
-            reports.append(self._output.trim(min(acknowledged, state.account.keep_output_from)))
+            before = min(acknowledged, state.account.keep_output_from)
+            reports.append(self._output.trim(self._unread(Stream.OUTPUT, before)))
         return reports
+
+    def _unread(self, stream: Stream, before: int) -> int:
+        """The batch up to which a log may be trimmed, or an earlier one that a reader needs."""
+        from trailmark.log.readers import needed_from  # a recovery does not wait for its import
+
+        needed = needed_from(self._logs.storage, stream)
+        return before if needed is None else min(before, needed)
 
     def _settle_extent(self, oldest: int, newest: int) -> None:
         """What is trimmed stays away after a power failure; so must the output that replaces it."""

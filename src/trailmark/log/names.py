@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from trailmark.records import Stream
 
-_DIRECTORIES = {Stream.INPUT: "in", Stream.OUTPUT: "out", Stream.SNAPSHOT: "snap"}
+_DIRECTORIES = {
+    Stream.INPUT: "in",
+    Stream.OUTPUT: "out",
+    Stream.SNAPSHOT: "snap",
+    Stream.DATA: "data",
+    Stream.BATCHES: "batches",
+}
 _FILE = re.compile(r"([0-9]{20})(?:\.seg|-([0-9]{20})\.pack)", re.ASCII)
 
 #: Fits the names and the 64 bits of a segment's header.

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 from zlib import crc32
@@ -95,9 +96,24 @@ class Segment:
         frame = self.frames.get(kind)
         if frame is None:
             return None
-        try:
+        with self._decoding(kind, frame):
             # Copies nothing: uncompressed columns point into the bytes that were read.
             return pa.ipc.open_stream(pa.py_buffer(frame.payload)).read_all()
+
+    def batches(self, kind: FrameKind, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """The rows of one kind a part at a time, as they were written: the columns with these
+        places, in the order of their places. Others are not decompressed."""
+        frame = self.frames.get(kind)
+        if frame is None:
+            return
+        with self._decoding(kind, frame):
+            options = pa.ipc.IpcReadOptions(included_fields=list(columns), use_threads=False)
+            yield from pa.ipc.open_stream(pa.py_buffer(frame.payload), options=options)
+
+    @contextmanager
+    def _decoding(self, kind: FrameKind, frame: Frame) -> Iterator[None]:
+        try:
+            yield
         except (pa.ArrowException, OSError) as error:
             detail = f"the {kind.name.lower()} frame is not an Arrow stream ({error})"
             raise self.origin.mismatch(frame.offset, detail) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trailmark.checkpoint.account import Account
 from trailmark.errors import MissingSegment, UnknownFormat
 from trailmark.log import OperatorMeta, Storage, StreamLog, read_meta
-from trailmark.records import NO_BATCH, Stream
+from trailmark.records import NO_BATCH, OPERATOR_STREAMS, Stream
 from trailmark.settings import LogSettings
 
 
@@ -43,7 +43,7 @@ class OperatorFiles:
     def logs(self) -> Iterator[StreamLog]:
         """All logs, bucket by bucket."""
         for bucket in self.buckets:
-            for stream in Stream:
+            for stream in OPERATOR_STREAMS:
                 yield self.log(stream, bucket)
 
     def newest_account(self, bucket: int) -> tuple[int, Account]:

@@ -11,7 +11,7 @@ from trailmark.engine import commits
 from trailmark.log import Clock, Footer, Storage, wall_clock_us
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import log_directory
-from trailmark.records import NO_BATCH, FrameKind, Stream
+from trailmark.records import NO_BATCH, OPERATOR_STREAMS, FrameKind, Stream
 from trailmark.status import marks
 from trailmark.status.footers import NewestFooters
 from trailmark.status.logs import OperatorFiles
@@ -85,7 +85,7 @@ class StatusReader:
         output = _files_of(catalog)
         aside = [
             entry
-            for stream in Stream
+            for stream in OPERATOR_STREAMS
             for entry in self._storage.list(f"aside/{log_directory(stream, bucket)}")
         ]
         status = BucketStatus(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from trailmark.errors import LogError, MissingSegment
 from trailmark.log import StreamLog
+from trailmark.log.readers import needed_from
 from trailmark.log.trim import files_before
-from trailmark.records import Stream
+from trailmark.records import OPERATOR_STREAMS, Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Needed
 
@@ -17,7 +18,7 @@ class LogTrim:
     """What was removed from one log, or would be.
 
     ``before`` is the batch up to which it may be removed: the one asked for, or an earlier one that
-    a recovery needs. A pack goes when all of its batches may.
+    a recovery or a named reader needs. A pack goes when all of its batches may.
     """
 
     bucket: int
@@ -46,7 +47,7 @@ class OperatorTrim:
 
 
 def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -> OperatorTrim:
-    """Remove all batches before the given one, as far as no recovery needs them.
+    """Remove all batches before the given one, as far as no recovery and no reader needs them.
 
     The newest batch stays whatever is asked for. With ``dry_run`` nothing is removed.
     """
@@ -61,9 +62,10 @@ def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -
         needed = Needed.by(account, newest)
         if not dry_run:
             _settle_extent(files.log(Stream.OUTPUT, bucket), needed.output_from, newest)
-        for stream in Stream:
-            log = files.log(stream, bucket)
-            logs.append(_trim(log, min(before, needed.of(stream)), dry_run))
+        for stream in OPERATOR_STREAMS:
+            read_from = needed_from(files.storage, stream)
+            needs = needed.of(stream) if read_from is None else min(needed.of(stream), read_from)
+            logs.append(_trim(files.log(stream, bucket), min(before, needs), dry_run))
     return OperatorTrim(tuple(logs), tuple(left_alone))
 
 

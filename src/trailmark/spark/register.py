@@ -1,0 +1,21 @@
+"""`tm.register`: the data source for those who would rather say so."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from trailmark.spark.source import TrailmarkSource
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("trailmark")`` known to a session.
+
+    Spark finds the installed package by itself. This is for sessions that do not look for data
+    sources, and for those who like to see where a format comes from.
+
+    Examples
+    --------
+    >>> tm.register(spark)                                            # doctest: +SKIP
+    >>> spark.read.format("trailmark").load("/data/orders").show()    # doctest: +SKIP
+    """
+    spark.dataSource.register(TrailmarkSource)

@@ -1,0 +1,388 @@
+"""``format("trailmark")``: streams and operators' logs as a data source and sink of Spark.
+
+Spark calls these classes in Python processes of its own, so they hold nothing but options until
+they are asked. What a stream is, and how it is read and written, is :mod:`trailmark.streams`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import datasource as spark
+from pyspark.sql.types import StructType
+
+from trailmark.errors import DataLoss, MissingSegment, SettingError
+from trailmark.log import Storage, open_storage, read_meta
+from trailmark.log.readers import acknowledge, register
+from trailmark.settings import MIB
+from trailmark.spark.filters import Condition, equal_values, narrowed, select, usable
+from trailmark.spark.limits import ReadLimits, SupportsTriggerAvailableNow
+from trailmark.spark.options import ReadOptions, WriteOptions
+from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema, stored_form
+from trailmark.streams.description import open_stream
+from trailmark.streams.files import DataFile
+from trailmark.streams.table import bounds
+from trailmark.streams.times import Span
+from trailmark.streams.view import Chunk, StreamView, open_view
+from trailmark.streams.writer import StreamWriter
+
+_log = logging.getLogger("trailmark")
+
+#: Bytes that one task reads. Smaller chunks of a bucket are put together, in their order.
+_PARTITION_BYTES = 16 * MIB
+#: Rows handed to Spark at a time.
+_ROWS_AT_ONCE = 1 << 16
+
+
+class TrailmarkSource(spark.DataSource):
+    """The entry point that Spark looks for."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # By name without regard to case, as Spark has them; a plain dict travels anywhere.
+        self._given = {name.lower(): value for name, value in options.items()}
+
+    @classmethod
+    def name(cls) -> str:
+        return "trailmark"
+
+    def schema(self) -> StructType:
+        options = ReadOptions.parse(self._given)
+        storage = open_storage(options.path)
+        if read_meta(storage) is None:
+            raise SettingError(
+                f"There is no stream at {options.path}.",
+                where="path",
+                fix="Give the path that the stream or the operator was given. To wait for a stream "
+                "that nobody has begun to write, give its schema with .schema(...).",
+            )
+        return spark_schema(open_view(storage, options.records))
+
+    def reader(self, schema: StructType) -> TrailmarkReader:
+        return TrailmarkReader(ReadOptions.parse(self._given), schema)
+
+    def streamReader(self, schema: StructType) -> TrailmarkStreamReader:
+        return TrailmarkStreamReader(ReadOptions.parse(self._given).for_stream(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TrailmarkWriter:
+        _refuse_overwriting(overwrite)
+        return TrailmarkWriter(WriteOptions.parse(self._given), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TrailmarkStreamWriter:
+        _refuse_overwriting(overwrite)
+        return TrailmarkStreamWriter(WriteOptions.parse(self._given), schema)
+
+
+def _refuse_overwriting(overwrite: bool) -> None:
+    if overwrite:
+        raise SettingError(
+            "A stream cannot be overwritten, only added to.",
+            where="mode",
+            fix="Use append mode, or a path of its own for what is new.",
+        )
+
+
+@dataclass(frozen=True)
+class ChunksOfStream(spark.InputPartition):
+    """What one task reads, in this order."""
+
+    chunks: tuple[Chunk, ...]
+
+
+class _Rows:
+    """What reading in a task takes. It travels there with the reader."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self.span = options.span
+        self.conditions: Sequence[Condition] = ()
+
+    def open(self) -> StreamView:
+        """The view, which has to have the columns that are asked for."""
+        view = open_view(open_storage(self._options.path), self._options.records)
+        check_wanted(self._schema, view)
+        return view
+
+    def read(self, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
+        view = open_view(open_storage(self._options.path), self._options.records)
+        wanted = arrow_schema(self._schema)
+        for chunk in chunks:
+            try:
+                for rows in view.read(chunk, wanted.names, self.span):
+                    shown = as_asked(select(rows, self.conditions), wanted)
+                    for first in range(0, shown.num_rows, _ROWS_AT_ONCE):
+                        yield shown.slice(first, _ROWS_AT_ONCE)
+            except MissingSegment as error:
+                if self._options.fails_on_data_loss:
+                    raise _data_loss(error.what, error.where) from error
+                _log.warning("%s: %s Reading goes on behind it.", error.where, error.what)
+
+    def partitions(self, chunks: Sequence[Chunk]) -> Sequence[ChunksOfStream]:
+        """Chunks of a bucket stay in their order; as many as make a task worth its start."""
+        found: list[ChunksOfStream] = []
+        waiting: list[Chunk] = []
+        size = 0
+        for chunk in sorted(chunks, key=lambda each: (each.bucket, each.batch)):
+            if waiting and (size >= _PARTITION_BYTES or chunk.bucket != waiting[-1].bucket):
+                found.append(ChunksOfStream(tuple(waiting)))
+                waiting, size = [], 0
+            waiting.append(chunk)
+            size += chunk.bytes
+        return [*found, ChunksOfStream(tuple(waiting))] if waiting else found
+
+
+class TrailmarkReader(spark.DataSourceReader):
+    """A query over what is in a stream when it is planned."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._rows = _Rows(options, schema)
+
+    def pushFilters(self, filters: list[spark.Filter]) -> Iterator[spark.Filter]:
+        self._rows.conditions = usable(filters, arrow_schema(self._schema))
+        return iter(filters)  # Spark has the last word
+
+    def partitions(self) -> Sequence[spark.InputPartition]:
+        view = self._rows.open()
+        conditions = self._rows.conditions
+        span = narrowed(self._options.span, conditions, view.time_column)
+        bucket = view.bucket_of(equal_values(conditions))
+        first, end = bounds(view, span)
+        asked = span.first_batch
+        if asked is not None and asked < first and self._options.fails_on_data_loss:
+            raise _data_loss(f"Batches {asked} to {first - 1} are gone.", self._options.path)
+        chunks = [
+            chunk
+            for batch in view.batches(first, end, span)
+            for chunk in batch.chunks
+            if chunk.rows and (bucket is None or chunk.bucket == bucket)
+        ]
+        return self._rows.partitions(chunks)
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ChunksOfStream)
+        return self._rows.read(partition.chunks)
+
+
+class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Replays a stream and follows it.
+
+    An offset names the next batch to be read, and the log it is a batch of.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._rows = _Rows(options, schema)
+        self._opened: StreamView | None = None
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        view = self._view()
+        if view is None:
+            return {"batch": 0, "log": ""}
+        batch = self._starting_batch(view)
+        if self._options.reader is not None:
+            register(self._storage(), self._options.reader, view.stream, batch)
+        return self._offset(view, batch)
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        """The end of the stream, or as far from ``start`` as the limits admit.
+
+        Before version 4.2, Spark says neither where it stands nor what it wants: there it gets all.
+        """
+        view = self._view()
+        if view is None:
+            return start or {"batch": 0, "log": ""}
+        end = view.end() if self._target is None else self._target
+        if start is None:
+            return self._offset(view, end)
+        first = start["batch"]
+        limits = self._options.limits
+        if limits.has_any and not limits.are_lifted_by(limit):
+            end = self._admitted(view, first, end, limits)
+        return self._offset(view, max(first, end))
+
+    def getDefaultReadLimit(self) -> Any:
+        return self._options.limits.default()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        view = self._view()
+        return None if view is None else self._offset(view, view.end())
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        view = self._view()
+        self._target = 0 if view is None else view.end()
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[spark.InputPartition]:
+        view = self._view()
+        if view is None:
+            raise _data_loss("The stream is gone.", self._options.path)
+        first = self._readable_from(view, start, end["batch"])
+        chunks = [
+            chunk
+            for batch in view.batches(first, end["batch"], Span())
+            for chunk in batch.chunks
+            if chunk.rows
+        ]
+        return self._rows.partitions(chunks)
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ChunksOfStream)
+        return self._rows.read(partition.chunks)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        view = self._view()
+        if self._options.reader is not None and view is not None:
+            acknowledge(self._storage(), self._options.reader, view.stream, end["batch"])
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}  # tasks open it themselves
+
+    def _storage(self) -> Storage:
+        return open_storage(self._options.path)
+
+    def _view(self) -> StreamView | None:
+        """The stream; None as long as nobody has begun to write it."""
+        if self._opened is None and read_meta(self._storage()) is not None:
+            self._opened = self._rows.open()
+        return self._opened
+
+    def _offset(self, view: StreamView, batch: int) -> dict[str, Any]:
+        return {"batch": batch, "log": view.log_id}
+
+    def _starting_batch(self, view: StreamView) -> int:
+        span = self._options.span
+        if span.first_us is not None:
+            return view.find(span.first_us)
+        if span.first_batch is not None:
+            return span.first_batch
+        return view.end() if self._options.starts_at_end else view.oldest()
+
+    def _admitted(self, view: StreamView, first: int, end: int, limits: ReadLimits) -> int:
+        rows = size = 0
+        reached = first
+        for batch in view.batches(self._clamped(view, first, end), end, Span()):
+            if rows and not limits.admits(rows, size, batch):
+                break
+            rows, size = rows + batch.rows, size + batch.bytes
+            reached = batch.batch + 1
+        else:
+            return end
+        return reached
+
+    def _clamped(self, view: StreamView, first: int, end: int) -> int:
+        """Where there is something to be counted; what is gone is for `partitions` to complain."""
+        return min(end, max(first, view.oldest()))
+
+    def _readable_from(self, view: StreamView, start: Mapping[str, Any], end: int) -> int:
+        """The first batch to be read; what should be read and is gone is a loss of data."""
+        first = int(start["batch"])
+        is_other = start["log"] not in ("", view.log_id)
+        oldest = view.oldest()
+        if not is_other and (first >= oldest or first >= end):
+            return first
+        what = (
+            "The path holds another stream than the query began to read."
+            if is_other
+            else f"Batches {first} to {min(oldest, end) - 1} are gone: they were trimmed before "
+            "they were read."
+        )
+        if self._options.fails_on_data_loss:
+            raise _data_loss(what, self._options.path)
+        _log.warning("%s: %s Reading goes on with batch %d.", self._options.path, what, oldest)
+        return min(oldest, end)
+
+
+def _data_loss(what: str, where: str) -> DataLoss:
+    return DataLoss(
+        what,
+        where=where,
+        fix="Give readers a name (option reader) and the stream a longer retention. To go on "
+        "without what is gone, set the option failOnDataLoss to false.",
+    )
+
+
+@dataclass(frozen=True)
+class WrittenFiles(spark.WriterCommitMessage):
+    """What a task has written, and for which query."""
+
+    files: tuple[DataFile, ...]
+    query_id: str | None
+
+
+class _Writing:
+    """What writing in a task and committing on the driver have in common."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        stored = stored_form(schema)
+        # On the driver, before anything runs: wrong options and schemas are refused at the start.
+        self._meta = open_stream(
+            open_storage(options.path, options.settings),
+            arrow_schema(stored),
+            time_column=options.time_column,
+            keys=options.keys,
+            buckets=options.buckets,
+            source_schema=stored.jsonValue(),
+        )
+
+    def stream(self) -> StreamWriter:
+        storage = open_storage(self._options.path, self._options.settings)
+        return StreamWriter(storage, self._meta, self._options.settings, self._options.retention)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
+        context = TaskContext.get()
+        query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+        return WrittenFiles(tuple(self.stream().write(batches)), query_id)
+
+
+def _files(messages: Sequence[spark.WriterCommitMessage | None]) -> list[DataFile]:
+    return [file for each in messages if isinstance(each, WrittenFiles) for file in each.files]
+
+
+class TrailmarkWriter(spark.DataSourceArrowWriter):
+    """Adds a DataFrame to a stream, as one batch."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._writing = _Writing(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> spark.WriterCommitMessage:
+        return self._writing.write(iterator)
+
+    def commit(self, messages: list[spark.WriterCommitMessage | None]) -> None:
+        self._writing.stream().commit(_files(messages))
+
+    def abort(self, messages: list[spark.WriterCommitMessage | None]) -> None:
+        self._writing.stream().discard(_files(messages))
+
+
+class TrailmarkStreamWriter(spark.DataSourceStreamArrowWriter):
+    """Adds the batches of a query to a stream, each of them once."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._writing = _Writing(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> spark.WriterCommitMessage:
+        return self._writing.write(iterator)
+
+    def commit(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
+        queries = {each.query_id for each in messages if isinstance(each, WrittenFiles)}
+        assert len(queries) <= 1, "one query"
+        self._writing.stream().commit(_files(messages), next(iter(queries), None), batchId)
+
+    def abort(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
+        self._writing.stream().discard(_files(messages))

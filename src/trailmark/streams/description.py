@@ -1,0 +1,136 @@
+"""What a written stream is: its columns, the one with the time, and how its rows are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trailmark.errors import SettingError, UnsupportedType
+from trailmark.log import OperatorMeta, Storage, check_same_operator, create_or_open, read_meta
+from trailmark.state.keys import KeyLayout
+
+_KIND = "stream"
+#: Parts by key, if their number is not given.
+_DEFAULT_BUCKETS = 8
+_MOST_BUCKETS = 1_000
+
+
+def is_stream(meta: OperatorMeta) -> bool:
+    """Whether these are the files of a written stream, not of an operator."""
+    return meta.operator.get("operator") == _KIND
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDescription:
+    """What is stored in ``meta.json`` when a stream is first written to.
+
+    Parameters
+    ----------
+    schema
+        Its columns. Zoned times are kept in UTC.
+    time_column
+        The column with the event time, which time ranges are about; None where that is the time a
+        batch was written.
+    keys
+        Rows with equal values in these columns are in the same bucket; none: rows stay together as
+        they come.
+    buckets
+        How many buckets there are.
+    source_schema
+        The schema in the words of whoever writes (Spark's JSON), for readers of the same kind.
+    """
+
+    schema: pa.Schema
+    time_column: str | None = None
+    keys: tuple[str, ...] = ()
+    buckets: int = 1
+    source_schema: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, meta: OperatorMeta) -> StreamDescription:
+        """What an existing stream says of itself."""
+        stored = meta.operator
+        return cls(
+            meta.result_schema,
+            stored["time"],
+            tuple(stored["keys"]),
+            meta.buckets,
+            stored["source_schema"],
+        )
+
+    def to_meta(self) -> OperatorMeta:
+        """The description as it is stored."""
+        return OperatorMeta(
+            operator={
+                "operator": _KIND,
+                "keys": list(self.keys),
+                "source_schema": self.source_schema,
+                "time": self.time_column,
+            },
+            input_schema=pa.schema([]),
+            result_schema=self.schema,
+            buckets=self.buckets,
+        )
+
+
+def open_stream(
+    storage: Storage,
+    schema: pa.Schema,
+    *,
+    time_column: str | None = None,
+    keys: Sequence[str] | None = None,
+    buckets: int | None = None,
+    source_schema: Mapping[str, Any] | None = None,
+) -> OperatorMeta:
+    """Create a stream, or open one to go on with it.
+
+    What is left out is as it was; what differs from it is refused.
+    """
+    stored = read_meta(storage)
+    if stored is not None and not is_stream(stored):
+        raise SettingError(
+            "This path holds the logs of an operator, which only its own query may write.",
+            where="path",
+            fix="Give the stream a path of its own.",
+        )
+    if stored is not None:
+        before = StreamDescription.of(stored)
+        time_column = before.time_column if time_column is None else time_column
+        keys = before.keys if keys is None else keys
+        buckets = before.buckets if buckets is None else buckets
+    keys = tuple(keys or ())
+    if buckets is None:
+        buckets = _DEFAULT_BUCKETS if keys else 1
+    _check(schema, time_column, keys, buckets)
+    expected = StreamDescription(schema, time_column, keys, buckets, source_schema).to_meta()
+    if stored is None:
+        return create_or_open(storage, expected)
+    check_same_operator(stored, expected)
+    return stored
+
+
+def _check(schema: pa.Schema, time_column: str | None, keys: Sequence[str], buckets: int) -> None:
+    for option, names in (("timeColumn", [time_column] if time_column else []), ("keys", keys)):
+        for name in names:
+            if name not in schema.names:
+                raise SettingError(
+                    f"There is no column {name!r}.",
+                    where=option,
+                    fix=f"The columns are {', '.join(schema.names)}.",
+                )
+    if time_column is not None and not pa.types.is_timestamp(schema.field(time_column).type):
+        raise UnsupportedType(
+            f"Column {time_column!r} of type {schema.field(time_column).type} is no time.",
+            where="timeColumn",
+            fix="Name a timestamp column.",
+        )
+    KeyLayout([schema.field(name) for name in keys])  # refuses what cannot be a key
+    if not 1 <= buckets <= _MOST_BUCKETS or (buckets > 1 and not keys):
+        raise SettingError(
+            f"A stream cannot have {buckets} buckets.",
+            where="buckets",
+            fix=f"Give a number from 1 to {_MOST_BUCKETS:,}, together with the key columns.",
+        )

@@ -1,0 +1,109 @@
+"""Manifests: which data files a batch of a written stream consists of.
+
+They are the segments of one log, without rows: the batch is in the attributes of the footer. So a
+batch is committed by publishing one file, batches have an order and are linked to one another, and
+finding a time, merging, trimming and verifying are those of any log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trailmark.log import Footer, OperatorMeta, Storage, StreamLog, TimeRange
+from trailmark.log.clock import Clock, wall_clock_us
+from trailmark.log.damage import Origin
+from trailmark.records import Stream
+from trailmark.settings import LogSettings
+from trailmark.streams.files import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A batch of a written stream.
+
+    Parameters
+    ----------
+    batch
+        Its place in the stream.
+    files
+        What it consists of.
+    written_us
+        When it was committed.
+    writers
+        The last batch of every query that has written to the stream, in the query's own numbers:
+        what a query commits a second time is in the stream already.
+    total_rows, total_bytes
+        Of the stream from its beginning to the end of this batch, trimmed ones included.
+    """
+
+    batch: int
+    files: Sequence[DataFile]
+    written_us: int
+    writers: Mapping[str, int]
+    total_rows: int
+    total_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows the batch has."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are in its files."""
+        return sum(file.bytes for file in self.files)
+
+    @classmethod
+    def of(cls, footer: Footer, origin: Origin) -> Manifest:
+        """The manifest that a footer holds."""
+        stored = footer.attributes
+        try:
+            return cls(
+                footer.batch,
+                tuple(DataFile.from_json(file) for file in stored["files"]),
+                footer.written_us,
+                dict(stored["writers"]),
+                stored["total_rows"],
+                stored["total_bytes"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise origin.mismatch(0, f"this is no manifest of a batch ({error!r})") from error
+
+
+def manifest_attributes(
+    files: Sequence[DataFile], before: Manifest | None, writers: Mapping[str, int]
+) -> dict[str, Any]:
+    """The attributes of a new batch's footer."""
+    rows, size = (0, 0) if before is None else (before.total_rows, before.total_bytes)
+    return {
+        "files": [file.to_json() for file in files],
+        "total_bytes": size + sum(file.bytes for file in files),
+        "total_rows": rows + sum(file.rows for file in files),
+        "writers": dict(writers),
+    }
+
+
+def joined_times(files: Sequence[DataFile]) -> TimeRange | None:
+    """From the earliest to the latest time of all files; None if none of them has a time."""
+    times = [file.time_range for file in files if file.time_range is not None]
+    if not times:
+        return None
+    return TimeRange(min(each.min_us for each in times), max(each.max_us for each in times))
+
+
+def manifest_log(
+    storage: Storage,
+    meta: OperatorMeta,
+    settings: LogSettings | None = None,
+    clock: Clock = wall_clock_us,
+) -> StreamLog:
+    """The log of a stream's batches."""
+    return StreamLog(storage, Stream.BATCHES, meta.log_id, 0, settings, clock)
+
+
+def read_manifest(log: StreamLog, batch: int) -> Manifest:
+    """The manifest of a batch."""
+    footer, _ = log.read_footer(batch)
+    return Manifest.of(footer, Origin(log.reader.segment_path(batch)))

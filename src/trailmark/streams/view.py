@@ -1,0 +1,307 @@
+"""A stream as its readers see it: committed batches in order, each in chunks that are read apart.
+
+A view may be asked again and again what there is; the normal answer costs a look for one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trailmark.engine.commits import newest_mark
+from trailmark.errors import SettingError
+from trailmark.log import OperatorMeta, Storage, StreamLog, TimeRange
+from trailmark.log.index import IndexEntry
+from trailmark.records import NO_BATCH, Stream
+from trailmark.status.logs import OperatorFiles, existing_meta
+from trailmark.streams.buckets import Buckets
+from trailmark.streams.description import StreamDescription, is_stream
+from trailmark.streams.files import DataFile, read_file
+from trailmark.streams.manifest import manifest_log, read_manifest
+from trailmark.streams.operator_rows import RECORDS, Records, rows_of_kind
+from trailmark.streams.times import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a batch that are read in one go: a bucket's, or those of a data file."""
+
+    batch: int
+    bucket: int
+    rows: int
+    bytes: int
+    file: DataFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A committed batch."""
+
+    batch: int
+    chunks: Sequence[Chunk]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes have to be read for them."""
+        return sum(chunk.bytes for chunk in self.chunks)
+
+
+class StreamView(Protocol):
+    """A written stream, or one kind of an operator's records."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
+    def source_schema(self) -> Mapping[str, Any] | None:
+        """The schema in the words of its writer, if it is known."""
+
+    @property
+    def time_column(self) -> str | None:
+        """The column that times are about; None where that is when a batch was written."""
+
+    @property
+    def log_id(self) -> str:
+        """Tells this stream from any other, also from a later one in the same place."""
+
+    @property
+    def stream(self) -> Stream:
+        """The log whose batches these are."""
+
+    def oldest(self) -> int:
+        """The first batch that is still there; where the next one will be if there is none."""
+
+    def end(self) -> int:
+        """The batch after the last committed one."""
+
+    def find(self, timestamp_us: int) -> int:
+        """The first batch that may hold rows of this time or later; the end if none does."""
+
+    def bucket_of(self, values: Mapping[str, Any]) -> int | None:
+        """The only bucket with rows that have these values; None if that is not known."""
+
+    def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
+        """The batches from one to before another that may hold rows of a span.
+
+        A batch that is gone raises `MissingSegment`.
+        """
+
+    def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk that are within the times of a span: these columns, in this order."""
+
+
+def open_view(storage: Storage, records: str | None = None) -> StreamView:
+    """The view of a path: of a written stream, or of an operator's results or other records."""
+    meta = existing_meta(storage)
+    if not is_stream(meta):
+        return OperatorView(storage, _check_records(records or "results"))
+    if records not in (None, "results"):
+        raise SettingError(
+            f"A written stream has rows and nothing else, not records {records!r}.",
+            where="records",
+            fix="Leave the option out.",
+        )
+    return WrittenView(storage, meta)
+
+
+def _check_records(records: str) -> Records:
+    for known in RECORDS:
+        if known == records:
+            return known
+    raise SettingError(
+        f"{records!r} are no records of an operator.",
+        where="records",
+        fix=f"Use one of {', '.join(RECORDS)}.",
+    )
+
+
+class WrittenView:
+    """Implements `StreamView` for a written stream."""
+
+    def __init__(self, storage: Storage, meta: OperatorMeta) -> None:
+        self._storage = storage
+        self._meta = meta
+        stream = StreamDescription.of(meta)
+        self.schema = stream.schema
+        self.source_schema = stream.source_schema
+        self.time_column = stream.time_column
+        self._buckets = Buckets.of(stream)
+        self._log = manifest_log(storage, meta)
+        self._tail = _Tail(self._log)
+
+    @property
+    def log_id(self) -> str:
+        return str(self._meta.log_id)
+
+    @property
+    def stream(self) -> Stream:
+        return Stream.BATCHES
+
+    def oldest(self) -> int:
+        return max(self._log.oldest(), 0)
+
+    def end(self) -> int:
+        return self._tail.newest() + 1
+
+    def find(self, timestamp_us: int) -> int:
+        found = _find(self._log, timestamp_us, self.time_column is not None)
+        return self.end() if found == NO_BATCH else found
+
+    def bucket_of(self, values: Mapping[str, Any]) -> int | None:
+        return self._buckets.of_values(values)
+
+    def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
+        for batch in _wanted(self._log, first, end, span, self.time_column is not None):
+            manifest = read_manifest(self._log, batch)
+            chunks = [
+                Chunk(batch, file.bucket, file.rows, file.bytes, file)
+                for file in manifest.files
+                if self.time_column is None or span.meets(file.time_range)
+            ]
+            yield StreamBatch(batch, chunks)
+
+    def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
+        assert chunk.file is not None
+        needed = _with_time(columns, self.time_column, span)
+        places = [self.schema.get_field_index(name) for name in needed]
+        for rows in read_file(self._storage, self._meta.log_id, chunk.file, places):
+            yield _within(rows, self.time_column, span).select(list(columns))
+
+
+class OperatorView:
+    """Implements `StreamView` for one kind of an operator's records."""
+
+    source_schema = None
+
+    def __init__(self, storage: Storage, records: Records) -> None:
+        self._files = OperatorFiles(storage)
+        self._rows = rows_of_kind(self._files.meta, records)
+        self.schema = self._rows.schema
+        self.time_column = self._rows.time_column
+        self._logs = [self._files.log(self._rows.stream, b) for b in self._files.buckets]
+        self._outputs = [_Tail(self._files.log(Stream.OUTPUT, b)) for b in self._files.buckets]
+
+    @property
+    def log_id(self) -> str:
+        return str(self._files.meta.log_id)
+
+    @property
+    def stream(self) -> Stream:
+        return self._rows.stream
+
+    def oldest(self) -> int:
+        return max([self._files.meta.first_batch, *(log.oldest() for log in self._logs)])
+
+    def end(self) -> int:
+        # A query begins a batch when the one before is committed. Only the newest needs a mark.
+        is_marked = newest_mark(self._files.storage) + 1
+        newest = max(tail.newest() for tail in self._outputs)
+        return max(is_marked, newest, self._files.meta.first_batch)
+
+    def find(self, timestamp_us: int) -> int:
+        found = [_find(log, timestamp_us, self.time_column is not None) for log in self._logs]
+        return min((batch for batch in found if batch != NO_BATCH), default=self.end())
+
+    def bucket_of(self, values: Mapping[str, Any]) -> int | None:
+        return None  # Spark's own hash has put them there
+
+    def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
+        wanted = [
+            set(_wanted(log, first, end, span, self.time_column is not None)) for log in self._logs
+        ]
+        for batch in range(first, end):
+            chunks = []
+            for log, batches in zip(self._logs, wanted, strict=True):
+                if batch in batches:
+                    footer, _ = log.read_footer(batch)
+                    rows = sum(footer.rows.get(kind, 0) for kind in self._rows.frames)
+                    # Rows are a small part of a segment with footprints. Its size would say little,
+                    # and finding it out costs another look.
+                    size = rows * _row_bytes(self.schema)
+                    chunks.append(Chunk(batch, log.identity.bucket, rows, size))
+            if chunks:
+                yield StreamBatch(batch, chunks)
+
+    def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
+        if chunk.rows == 0:
+            return
+        segment = self._logs[chunk.bucket].read(chunk.batch)
+        for table in self._rows.tables(segment):
+            for rows in table.to_batches():
+                yield _within(rows, self.time_column, span).select(list(columns))
+
+
+class _Tail:
+    """The newest batch of a log, for those who ask often."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self._newest = NO_BATCH
+
+    def newest(self) -> int:
+        if self._newest == NO_BATCH:
+            self._newest = self._log.newest()
+        while self._newest != NO_BATCH and self._log.contains(self._newest + 1):
+            self._newest += 1
+        return self._newest
+
+
+def _find(log: StreamLog, timestamp_us: int, has_times: bool) -> int:
+    index = log.time_index()
+    return index.find(timestamp_us) if has_times else index.find_written(timestamp_us)
+
+
+def _wanted(
+    log: StreamLog, first: int, end: int, span: Span, has_times: bool
+) -> Sequence[int] | range:
+    """The batches that may hold rows of a span: by the index, if it is about times."""
+    if not span.has_times:
+        return range(first, end)
+    index = log.time_index()
+    found = {e.batch for e in index.entries if span.meets(_times(e, has_times))} | index.unreadable
+    return sorted(batch for batch in found if first <= batch < end)
+
+
+def _times(entry: IndexEntry, has_times: bool) -> TimeRange | None:
+    return entry.time_range if has_times else TimeRange(entry.written_us, entry.written_us)
+
+
+def _with_time(columns: Sequence[str], time_column: str | None, span: Span) -> list[str]:
+    if time_column is None or time_column in columns or not span.has_times:
+        return list(columns)
+    return [*columns, time_column]
+
+
+def _within(rows: pa.RecordBatch, time_column: str | None, span: Span) -> pa.RecordBatch:
+    """Only the rows whose time is asked for."""
+    if time_column is None or not span.has_times:
+        return rows
+    times = rows.column(time_column)
+    kind = times.type
+    is_wanted = pc.is_valid(times)
+    if span.first_us is not None:
+        first = pa.scalar(span.first_us, pa.timestamp("us", kind.tz))
+        is_wanted = pc.and_(is_wanted, pc.greater_equal(times, first))
+    if span.last_us is not None:
+        last = pa.scalar(span.last_us, pa.timestamp("us", kind.tz))
+        is_wanted = pc.and_(is_wanted, pc.less_equal(times, last))
+    return rows.filter(is_wanted)
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    """About how many bytes a row takes; texts and nested columns are guessed."""
+    guess = 32
+    return sum(
+        max(1, field.type.bit_width // 8) if pa.types.is_primitive(field.type) else guess
+        for field in schema
+    )

@@ -1,0 +1,212 @@
+"""Writing a stream: rows into data files wherever the tasks run, batches by whoever commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trailmark.errors import SchemaChanged
+from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
+from trailmark.log.clock import Clock, wall_clock_us
+from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
+from trailmark.settings import HOUR, MIB, LogSettings
+from trailmark.streams.buckets import Buckets
+from trailmark.streams.description import StreamDescription
+from trailmark.streams.files import DataFile, write_file
+from trailmark.streams.manifest import (
+    Manifest,
+    joined_times,
+    manifest_attributes,
+    manifest_log,
+    read_manifest,
+)
+from trailmark.streams.retention import Retention, trim_stream
+
+#: A task puts so many bytes of rows into one file.
+_FILE_BYTES = 64 * MIB
+#: Old batches are removed and manifests merged after every so many commits.
+_TRIM_EVERY = 16
+_MERGE_EVERY = 256
+#: The newest manifests stay files of their own: whoever follows the stream reads them by name.
+_UNMERGED = 64
+#: How far the clocks of the hosts that write to a stream may be apart.
+_CLOCKS_DIFFER_US = HOUR
+
+
+class StreamWriter:
+    """Writes to one stream.
+
+    Parameters
+    ----------
+    storage
+        Where the stream is.
+    meta
+        What it is, see `open_stream`.
+    settings
+        How files are written.
+    retention
+        How much is kept.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        meta: OperatorMeta,
+        settings: LogSettings | None = None,
+        retention: Retention | None = None,
+        clock: Clock = wall_clock_us,
+    ) -> None:
+        self._storage = storage
+        self._meta = meta
+        self._settings = settings or LogSettings()
+        self._retention = retention or Retention()
+        self._clock = clock
+        self._stream = StreamDescription.of(meta)
+        self._buckets = Buckets.of(self._stream)
+        self._codecs = Codecs(self._settings.compression)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
+        """Put the rows of a task into data files. They are on disk, and part of nothing yet."""
+        files: list[DataFile] = []
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            waiting.append(conform(batch, self._stream.schema))
+            size += batch.nbytes
+            if size >= _FILE_BYTES:
+                files += self._write(waiting)
+                waiting, size = [], 0
+        if waiting:
+            files += self._write(waiting)
+        return files
+
+    def commit(
+        self, files: Sequence[DataFile], writer: str | None = None, number: int | None = None
+    ) -> int:
+        """Make a batch of the files; returns its place in the stream, or NO_BATCH.
+
+        With the name of a writer and its own number of the batch, the batch is taken once: when it
+        was committed before, these files are discarded. A batch without rows is none.
+        """
+        if not files:
+            return NO_BATCH
+        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        while True:
+            before, link = _newest(log)
+            writers = {} if before is None else dict(before.writers)
+            if writer is not None and number is not None:
+                if writers.get(writer, NO_BATCH) >= number:
+                    self.discard(files)
+                    return NO_BATCH
+                writers[writer] = number
+            batch = 0 if before is None else before.batch + 1
+            published = log.append(
+                batch,
+                [],
+                previous=link,
+                fingerprint=Fingerprint(sum(file.rows for file in files), 0),
+                time_range=joined_times(files),
+                attributes=manifest_attributes(files, before, writers),
+            )
+            if published.created:
+                break  # otherwise somebody else has taken the place: try the next one
+        self._keep_up(batch)
+        return batch
+
+    def discard(self, files: Sequence[DataFile]) -> None:
+        """Remove data files, except those that are part of a batch after all.
+
+        A commit that failed may have failed after the batch was published.
+        """
+        if not files:
+            return
+        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        named = _named_since(log, min(file.written_us for file in files) - _CLOCKS_DIFFER_US)
+        for file in files:
+            if file.path not in named:
+                self._storage.delete(file.path)
+
+    def _keep_up(self, batch: int) -> None:
+        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
+            log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+            trim_stream(self._storage, log, self._retention, self._clock())
+            if batch % _MERGE_EVERY == _MERGE_EVERY - 1:
+                log.merge(batch - _UNMERGED)
+
+    def _write(self, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
+        rows = pa.Table.from_batches(batches, self._stream.schema)
+        return [
+            write_file(
+                self._storage,
+                self._meta.log_id,
+                bucket,
+                part,
+                self._times(part),
+                self._codecs,
+                self._clock(),
+            )
+            for bucket, part in self._buckets.split(rows)
+        ]
+
+    def _times(self, rows: pa.Table) -> TimeRange | None:
+        if self._stream.time_column is None:
+            return None
+        bounds = pc.min_max(rows.column(self._stream.time_column))
+        if not bounds["min"].is_valid:
+            return None  # all times are null
+        per_us = {"s": 1_000_000, "ms": 1_000, "us": 1}
+        unit = self._stream.schema.field(self._stream.time_column).type.unit
+        if unit == "ns":
+            return TimeRange(bounds["min"].value // 1000, bounds["max"].value // 1000)
+        return TimeRange(bounds["min"].value * per_us[unit], bounds["max"].value * per_us[unit])
+
+
+def _newest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:
+    batch = log.newest()
+    if batch == NO_BATCH:
+        return None, START_OF_LOG
+    footer, checksum = log.read_footer(batch)
+    return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
+
+
+def _named_since(log: StreamLog, since_us: int) -> set[str]:
+    """Paths of the files of all batches that were committed since a time."""
+    named: set[str] = set()
+    for batch in reversed(log.batches()):
+        manifest = read_manifest(log, batch)
+        if manifest.written_us < since_us:
+            break
+        named.update(file.path for file in manifest.files)
+    return named
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns as the stream has them: by name, with its types.
+
+    Only what holds the same values in another form is changed: zoned times of another zone, texts
+    with wider offsets.
+    """
+    if batch.schema.names != schema.names:
+        raise SchemaChanged(
+            f"The rows have columns {batch.schema.names} instead of {schema.names}.",
+            where="columns",
+            fix="Select the columns of the stream, in its order, before you write.",
+        )
+    columns = []
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        if column.type == wanted.type:
+            columns.append(column)
+            continue
+        try:
+            columns.append(column.cast(wanted.type))
+        except pa.ArrowException as error:
+            raise SchemaChanged(
+                f"Column {wanted.name!r} arrives as {column.type} instead of {wanted.type}.",
+                where=wanted.name,
+                fix="Cast it before you write, or write to a new stream.",
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -20,7 +20,6 @@ from trailmark.errors import DataLoss, MissingSegment, SettingError
 from trailmark.log import Storage, open_storage, read_meta
 from trailmark.log.readers import acknowledge, register
 from trailmark.settings import MIB
-from trailmark.spark.filters import Condition, equal_values, narrowed, select, usable
 from trailmark.spark.limits import ReadLimits, SupportsTriggerAvailableNow
 from trailmark.spark.options import ReadOptions, WriteOptions
 from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema, stored_form
@@ -100,8 +99,6 @@ class _Rows:
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self.span = options.span
-        self.conditions: Sequence[Condition] = ()
 
     def open(self) -> StreamView:
         """The view, which has to have the columns that are asked for."""
@@ -114,8 +111,8 @@ class _Rows:
         wanted = arrow_schema(self._schema)
         for chunk in chunks:
             try:
-                for rows in view.read(chunk, wanted.names, self.span):
-                    shown = as_asked(select(rows, self.conditions), wanted)
+                for rows in view.read(chunk, wanted.names, self._options.span):
+                    shown = as_asked(rows, wanted)
                     for first in range(0, shown.num_rows, _ROWS_AT_ONCE):
                         yield shown.slice(first, _ROWS_AT_ONCE)
             except MissingSegment as error:
@@ -138,22 +135,20 @@ class _Rows:
 
 
 class TrailmarkReader(spark.DataSourceReader):
-    """A query over what is in a stream when it is planned."""
+    """A query over what is in a stream when it is planned.
+
+    It takes no filters. Spark (4.3) plans a filtered query of a DataFrame and then gives the same
+    files and rows to an unfiltered one of the same DataFrame: rows that were left out for the first
+    would be missing from the second.
+    """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        self._schema = schema
         self._rows = _Rows(options, schema)
-
-    def pushFilters(self, filters: list[spark.Filter]) -> Iterator[spark.Filter]:
-        self._rows.conditions = usable(filters, arrow_schema(self._schema))
-        return iter(filters)  # Spark has the last word
 
     def partitions(self) -> Sequence[spark.InputPartition]:
         view = self._rows.open()
-        conditions = self._rows.conditions
-        span = narrowed(self._options.span, conditions, view.time_column)
-        bucket = view.bucket_of(equal_values(conditions))
+        span = self._options.span
         first, end = bounds(view, span)
         asked = span.first_batch
         if asked is not None and asked < first and self._options.fails_on_data_loss:
@@ -162,7 +157,7 @@ class TrailmarkReader(spark.DataSourceReader):
             chunk
             for batch in view.batches(first, end, span)
             for chunk in batch.chunks
-            if chunk.rows and (bucket is None or chunk.bucket == bucket)
+            if chunk.rows
         ]
         return self._rows.partitions(chunks)
 

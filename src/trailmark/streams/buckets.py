@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -42,18 +42,6 @@ class Buckets:
         ends = [*starts[1:].tolist(), rows.num_rows]
         for bucket, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
             yield bucket, sorted_rows.slice(start, end - start)
-
-    def of_values(self, values: Mapping[str, Any]) -> int | None:
-        """The bucket of rows with these values; None if they do not say it."""
-        if self._count == 1 or any(name not in values for name in self._schema.names):
-            return None
-        try:
-            row = pa.RecordBatch.from_pylist(
-                [{name: values[name] for name in self._schema.names}], schema=self._schema
-            )
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return None  # no value of the column's type: whoever compares will find nothing
-        return int(self._numbers(row)[0])
 
     def _numbers(self, keys: pa.RecordBatch) -> npt.NDArray[np.int64]:
         hashes = self._layout.encode(keys, _HASH_SEED).hashes

@@ -18,7 +18,6 @@ from trailmark.log import OperatorMeta, Storage, StreamLog, TimeRange
 from trailmark.log.index import IndexEntry
 from trailmark.records import NO_BATCH, Stream
 from trailmark.status.logs import OperatorFiles, existing_meta
-from trailmark.streams.buckets import Buckets
 from trailmark.streams.description import StreamDescription, is_stream
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.manifest import manifest_log, read_manifest
@@ -87,9 +86,6 @@ class StreamView(Protocol):
     def find(self, timestamp_us: int) -> int:
         """The first batch that may hold rows of this time or later; the end if none does."""
 
-    def bucket_of(self, values: Mapping[str, Any]) -> int | None:
-        """The only bucket with rows that have these values; None if that is not known."""
-
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
         """The batches from one to before another that may hold rows of a span.
 
@@ -135,7 +131,6 @@ class WrittenView:
         self.schema = stream.schema
         self.source_schema = stream.source_schema
         self.time_column = stream.time_column
-        self._buckets = Buckets.of(stream)
         self._log = manifest_log(storage, meta)
         self._tail = _Tail(self._log)
 
@@ -156,9 +151,6 @@ class WrittenView:
     def find(self, timestamp_us: int) -> int:
         found = _find(self._log, timestamp_us, self.time_column is not None)
         return self.end() if found == NO_BATCH else found
-
-    def bucket_of(self, values: Mapping[str, Any]) -> int | None:
-        return self._buckets.of_values(values)
 
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
         for batch in _wanted(self._log, first, end, span, self.time_column is not None):
@@ -211,9 +203,6 @@ class OperatorView:
     def find(self, timestamp_us: int) -> int:
         found = [_find(log, timestamp_us, self.time_column is not None) for log in self._logs]
         return min((batch for batch in found if batch != NO_BATCH), default=self.end())
-
-    def bucket_of(self, values: Mapping[str, Any]) -> int | None:
-        return None  # Spark's own hash has put them there
 
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
         wanted = [

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trailmark.errors import LogError, MissingSegment
 from trailmark.log import StreamLog
 from trailmark.log.trim import files_before
 from trailmark.records import Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Needed
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ replay starts at a batch boundary.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from trailmark.values import dataclass
 
 #: "No batch": the position before the first batch, or the footprint of a window that has none.
 NO_BATCH = -1

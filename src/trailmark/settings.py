@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, get_args
 
 from trailmark.errors import SettingError
+from trailmark.values import dataclass
 
 MICROSECOND = 1
 MILLISECOND = 1_000

@@ -6,12 +6,13 @@ Everything is known in constant time and written into every output footer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from trailmark.checkpoint.ledger import Ledger, Totals
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.records import NO_BATCH, Foundation
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

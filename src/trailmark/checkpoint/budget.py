@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from trailmark.checkpoint.policy import Continuous, CostBenefit, budget_us
 from trailmark.checkpoint.rates import smooth
 from trailmark.log import MonotonicClock
+from trailmark.values import dataclass
 
 #: Microseconds that writing one footprint takes before it was measured.
 _FIRST_COST_US = 1.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -24,6 +22,7 @@ from trailmark.checkpoint.rounds import choose_within
 from trailmark.checkpoint.slow_windows import choose_slow
 from trailmark.checkpoint.snapshots import choose_delta, choose_snapshot
 from trailmark.operators.protocol import Operator
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

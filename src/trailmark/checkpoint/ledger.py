@@ -6,13 +6,12 @@ same memory as the table, so that the next process to work on the bucket finds i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from trailmark.records import NO_BATCH
 from trailmark.state.memory import PAGE, Memory
+from trailmark.values import dataclass
 
 # Three numbers at the start: the oldest batch, how many unused rows precede it, how many follow.
 _FIRST, _SKIP, _COUNT = range(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from trailmark.checkpoint.rates import Rates, Work
 from trailmark.log import MonotonicClock
 from trailmark.records import NO_BATCH
 from trailmark.state.table import Slots, StateTable
+from trailmark.values import dataclass
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
 

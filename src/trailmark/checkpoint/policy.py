@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
 from trailmark.errors import SettingError
 from trailmark.settings import parse_duration
+from trailmark.values import dataclass
 
 _FAILURES = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s+per\s+(second|minute|hour|day|week)\s*")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}

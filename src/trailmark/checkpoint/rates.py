@@ -10,11 +10,13 @@ from rehearsals, which read a segment back, and from every recovery.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from trailmark.values import dataclass
 
 #: One number, or a column of them.
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])

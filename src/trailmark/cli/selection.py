@@ -7,7 +7,6 @@ import json
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
 from trailmark.records import OPERATOR_STREAMS, FootprintKind, FrameKind, Stream
+from trailmark.values import dataclass
 
 _KIND = "$kind"
 

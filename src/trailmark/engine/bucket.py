@@ -16,7 +16,6 @@ somebody else has published the same batch throws its own work away and goes on 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -59,6 +58,7 @@ from trailmark.recovery import RecoveryReport, batch_input
 from trailmark.settings import Durability
 from trailmark.state.cache import StateCache
 from trailmark.state.table import StateTable
+from trailmark.values import dataclass
 from trailmark.windows.spec import event_times
 
 _log = logging.getLogger("trailmark")

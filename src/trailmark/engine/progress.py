@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trailmark.checkpoint.account import Account
 from trailmark.log import Footer, OperatorMeta, Storage, StreamLog
 from trailmark.records import FrameKind, Stream
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

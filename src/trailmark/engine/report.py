@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from trailmark.checkpoint.account import Account
 from trailmark.recovery import RecoveryReport
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

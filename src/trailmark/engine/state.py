@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from trailmark.checkpoint.account import Account, empty_account
@@ -16,6 +16,7 @@ from trailmark.records import START_OF_LOG, SegmentLink
 from trailmark.state.cache import CachedBucket, Token, boot_id
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
+from trailmark.values import dataclass
 
 #: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
 _TABLE_FORMAT = 3

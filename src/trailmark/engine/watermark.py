@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 from trailmark.errors import BatchSkipped, DamagedSegment, MissingSegment
 from trailmark.log import Storage, StreamLog
+from trailmark.values import dataclass
 
 _DIRECTORY = "watermark"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from trailmark.errors import SchemaError
 from trailmark.kernel.library import address, kernel
 from trailmark.kernel.scratch import scratch
 from trailmark.records import Fingerprint
+from trailmark.values import dataclass
 
 _MOST_TEXT = (1 << 31) - 1
 _DIGEST_SEED = np.uint64(0x243F6A8885A308D3)

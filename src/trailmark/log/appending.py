@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 
 from trailmark.errors import BatchOrderError
 from trailmark.log.segment import EncodedSegment
 from trailmark.records import SegmentLink
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

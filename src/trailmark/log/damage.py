@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from trailmark.errors import DamagedSegment
+from trailmark.values import dataclass
 
 Finding: TypeAlias = Literal["cut short", "does not match"]
 

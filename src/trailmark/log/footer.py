@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trailmark.errors import DamagedSegment, OtherQuery, UnknownFormat
 from trailmark.log import json_text
 from trailmark.log.damage import Origin
 from trailmark.log.json_text import JsonObject
 from trailmark.records import Fingerprint, FrameKind, SegmentLink, Stream
+from trailmark.values import dataclass
 
 FORMAT_VERSION = 1
 

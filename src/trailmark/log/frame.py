@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from zlib import crc32
 
 from trailmark.log.damage import Origin
 from trailmark.log.storage import Part
 from trailmark.records import FrameKind
+from trailmark.values import dataclass
 
 FRAME_HEADER = struct.Struct("<QBBHI")
 TRAILER = struct.Struct("<QIII4s")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from trailmark.log.footer import FORMAT_VERSION, TimeRange
 from trailmark.log.names import LogFile
 from trailmark.log.reader import LogReader
 from trailmark.records import NO_BATCH
+from trailmark.values import dataclass
 
 INDEX_NAME = "index.json"
 

@@ -13,7 +13,7 @@ repair finishes 3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trailmark.errors import DamagedSegment
 from trailmark.log.catalog import Catalog
@@ -21,6 +21,7 @@ from trailmark.log.names import LogFile, pack_name
 from trailmark.log.pack import PackIndex, encode_pack
 from trailmark.log.reader import LogReader
 from trailmark.log.segment import Segment
+from trailmark.values import dataclass
 
 #: More segments are not put into one pack, however small they are: its index has to stay small.
 _LARGEST_RUN = 4096
@@ -44,6 +45,8 @@ class MergeReport:
 
 @dataclass(slots=True)
 class _Progress:
+    """What a merge has done so far."""
+
     packs: list[str] = field(default_factory=list)
     merged: list[int] = field(default_factory=list)
     bytes: int = 0

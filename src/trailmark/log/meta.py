@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from trailmark.log.damage import Origin
 from trailmark.log.footer import FORMAT_VERSION, check_version
 from trailmark.log.json_text import JsonObject
 from trailmark.log.storage import Storage
+from trailmark.values import dataclass
 
 META_PATH = "meta.json"
 

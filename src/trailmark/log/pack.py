@@ -18,7 +18,6 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 from trailmark.errors import LogError, UnknownFormat
@@ -35,6 +34,7 @@ from trailmark.log.json_text import JsonObject
 from trailmark.log.segment import SEGMENT_MAGIC, Segment, decode_segment, measure_segment
 from trailmark.log.storage import Part
 from trailmark.records import FrameKind, Stream
+from trailmark.values import dataclass
 
 PACK_HEADER = struct.Struct("<4sH6sI")
 PACK_MAGIC = b"TMPK"

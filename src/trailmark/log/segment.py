@@ -22,7 +22,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 from zlib import crc32
 
@@ -46,6 +46,7 @@ from trailmark.log.frame import (
 from trailmark.log.storage import Part
 from trailmark.records import FrameKind, SegmentLink, Stream
 from trailmark.settings import Compression
+from trailmark.values import dataclass
 
 HEADER = struct.Struct("<4sHBB16sIIqII")
 SEGMENT_MAGIC = b"TMSG"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log.reader import LogReader
 from trailmark.log.segment import Segment
 from trailmark.records import SegmentLink
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

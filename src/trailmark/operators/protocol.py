@@ -7,7 +7,6 @@ join's window, keys of a user-defined operator. Pieces live in a :class:`StateTa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from trailmark.operators.identities import Identities
 from trailmark.records import NO_BATCH
 from trailmark.state.table import Slots, StateTable, TableLayout
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ every open window had a footprint, or since the snapshot that the newest footer 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from trailmark.kernel.columns import arrow_fixed, chosen_rows, contiguous
 from trailmark.log import Footer, Segment, StreamLog, Unreadable
 from trailmark.operators.identities import Identities
 from trailmark.records import FOOTPRINT, Foundation, FrameKind
+from trailmark.values import dataclass
 
 #: Attribute of a snapshot: the output segment that it is the state after.
 OUTPUT_CHECKSUM = "output_checksum"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from trailmark.checkpoint.account import Account, empty_account
@@ -14,6 +14,7 @@ from trailmark.operators.protocol import BatchInput, Operator
 from trailmark.records import NO_BATCH, Foundation, FrameKind
 from trailmark.recovery.plan import RecoveryPlan, records_of
 from trailmark.state.table import StateTable
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from trailmark.errors import SchemaChanged, TrailmarkError
 from trailmark.kernel.columns import contiguous, numbers
+from trailmark.values import dataclass
 
 _SECOND_US = 1_000_000
 _LARGE = {(pa.large_string(), pa.string()), (pa.large_binary(), pa.binary())}

@@ -7,7 +7,6 @@ the batch twice, or lose the task half-way: whoever comes next is answered from 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.state.cache import StateCache
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
+from trailmark.values import dataclass
 
 #: Rows handed to Spark at a time.
 _ROWS_AT_ONCE = 1 << 16

@@ -14,13 +14,14 @@ import os
 import stat
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from trailmark.errors import NoPermission
 from trailmark.records import SegmentLink
 from trailmark.state.memory import Memory
+from trailmark.values import dataclass
 
 #: Seconds after which a table that nobody touched is in the way of others.
 ABANDONED_AFTER = 3600.0

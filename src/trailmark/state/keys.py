@@ -6,7 +6,6 @@ Equal keys have equal bytes. A null sets a bit and leaves zeros, so nulls form o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from trailmark.errors import UnsupportedType
 from trailmark.kernel.columns import arrow_fixed, arrow_text, plain, text_offsets, view
 from trailmark.kernel.library import Keys, address, kernel, reference
 from trailmark.kernel.scratch import scratch
+from trailmark.values import dataclass
 
 _TEXT = -1
 
@@ -34,6 +34,8 @@ def _width(kind: pa.DataType) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
+    """Where a key column is kept."""
+
     name: str
     kind: pa.DataType
     at: int

@@ -8,7 +8,6 @@ doubles.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from trailmark.kernel.scratch import scratch
 from trailmark.records import NO_BATCH
 from trailmark.state.keys import EncodedKeys, KeyLayout
 from trailmark.state.memory import PAGE, Memory
+from trailmark.values import dataclass
 
 Slots = npt.NDArray[np.int64]
 

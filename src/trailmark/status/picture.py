@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from trailmark.checkpoint.account import Account
 from trailmark.records import NO_BATCH
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 from zlib import crc32
 
@@ -15,6 +15,7 @@ from trailmark.status import marks
 from trailmark.status.advice import next_step
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.read_only import ReadOnly
+from trailmark.values import dataclass
 
 #: A log that changes while it is read is read again so often, until nothing seems to be missing.
 _READINGS = 5
@@ -67,6 +68,8 @@ def _ignore(*_: object) -> None:
 
 @dataclass(slots=True)
 class _Reading:
+    """What has been read of a log."""
+
     batches: int = 0
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)

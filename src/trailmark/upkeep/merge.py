@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trailmark.errors import LogError
 from trailmark.records import Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Needed
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

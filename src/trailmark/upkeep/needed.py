@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trailmark.checkpoint.account import Account
 from trailmark.records import Stream
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

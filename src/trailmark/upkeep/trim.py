@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trailmark.errors import LogError, MissingSegment
 from trailmark.log import StreamLog
 from trailmark.log.readers import needed_from
@@ -11,6 +9,7 @@ from trailmark.log.trim import files_before
 from trailmark.records import OPERATOR_STREAMS, Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Needed
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from trailmark.engine import commits
 from trailmark.errors import MissingSegment, SettingError
@@ -18,6 +17,7 @@ from trailmark.records import Stream
 from trailmark.status import marks
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
+from trailmark.values import dataclass
 
 #: Output first: without it a batch counts as not done, and its input may come again.
 _ORDER = (Stream.OUTPUT, Stream.INPUT, Stream.SNAPSHOT)

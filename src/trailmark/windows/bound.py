@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from trailmark.kernel.columns import (
     view,
 )
 from trailmark.kernel.library import Bytes, Column, States, Updates, address
+from trailmark.values import dataclass
 
 Physical = Literal["i64", "f64", "i128", "text", "any"]
 Array = npt.NDArray[Any]

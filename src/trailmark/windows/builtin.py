@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 from trailmark.errors import UnsupportedType, ValueOverflow
 from trailmark.kernel.columns import arrow_fixed, arrow_text, check_text, is_readable
 from trailmark.kernel.library import address, kernel, reference
+from trailmark.values import dataclass
 from trailmark.windows.bound import (
     Array,
     Assignment,

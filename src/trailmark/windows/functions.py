@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SettingError
+from trailmark.values import dataclass
 
 Overflow = Literal["error", "null"]
 State = dict[str, npt.NDArray[Any]]

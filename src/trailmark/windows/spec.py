@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from trailmark.errors import SchemaError, SettingError, UnsupportedType
 from trailmark.kernel.columns import numbers
 from trailmark.settings import parse_duration
+from trailmark.values import dataclass
 
 _LONGEST = (1 << 31) - 1
 _MOST_OVERLAPS = 100_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaError, SettingError, UnsupportedType
+from trailmark.values import dataclass
 from trailmark.windows.bound import Array, Assignment, BatchColumns, StateField
 from trailmark.windows.functions import State, UserFunction
 

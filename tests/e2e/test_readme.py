@@ -1,4 +1,4 @@
-"""The README's example runs as it is printed, and goes on after being stopped."""
+"""The README's examples run as they are printed, and go on after being stopped."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tests.support.spark_feed import Feed, rows_of
 _README = Path(__file__).parents[2] / "README.md"
 
 
-def _example() -> str:
-    (block,) = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
-    return str(block)
+def _examples() -> tuple[str, str]:
+    """The operator, and the persistent stream."""
+    operator, stream = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
+    return operator, stream
 
 
 def _orders(file: int) -> pa.Table:
@@ -49,9 +50,7 @@ def test_the_example_gives_the_right_averages_and_goes_on_after_a_restart(
     feed = Feed(spark, tmp_path / "in", "item_id int, item_price int")
     tables = [_orders(file) for file in range(4)]
     # Spark resolves relative paths in the directory that its JVM was started in.
-    text = _example()
-    for name in ("in", "ckpt", "out"):
-        text = text.replace(f'"{name}"', repr(str(tmp_path / name)))
+    text = _below(tmp_path, _examples()[0], "in", "ckpt", "out")
     for files in (tables[:3], tables[3:]):
         feed.add(*files)
         names: dict[str, Any] = {"spark": spark}
@@ -65,5 +64,33 @@ def test_the_example_gives_the_right_averages_and_goes_on_after_a_restart(
     assert _averages(tables).total() > 40
 
 
+def test_the_stream_is_kept_and_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(spark, tmp_path / "in", "item_id int, item_price int")
+    feed.add(_orders(0), _orders(1))
+    names: dict[str, Any] = {"spark": spark, "orders": feed.stream()}
+    writing, reading = _below(tmp_path, _examples()[1], "kept", "orders").split("\n\n")
+    exec(compile(writing, str(_README), "exec"), names)
+    names["kept"].processAllAvailable()
+    names["kept"].stop()
+    exec(compile(reading, str(_README), "exec"), names)
+    written = Counter((row["item_id"], row["item_price"]) for n in (0, 1) for row in _rows(n))
+    assert rows_of(names["past"]) == written
+    replay = names["again"].writeStream.format("memory").queryName("again").start()
+    replay.processAllAvailable()
+    replay.stop()
+    assert rows_of(spark.table("again")) == written
+
+
 def test_the_example_is_no_longer_than_fifteen_lines() -> None:
-    assert len(_example().strip().splitlines()) <= 15
+    assert len(_examples()[0].strip().splitlines()) <= 15
+
+
+def _below(root: Path, text: str, *names: str) -> str:
+    for name in names:
+        text = text.replace(f'"{name}"', repr(str(root / name)))
+    return text
+
+
+def _rows(file: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _orders(file).to_pylist()
+    return rows

@@ -12,11 +12,15 @@ from trailmark.log.catalog import Catalog
 from trailmark.log.readers import needed_from
 from trailmark.log.trim import files_before
 from trailmark.records import NO_BATCH, Stream
+from trailmark.settings import DAY
 from trailmark.streams.files import DataFile, files_written_before
 from trailmark.streams.manifest import Manifest, read_manifest
 
 #: Batches that one trim looks at: those left over are looked at by the next.
 _AT_ONCE = 4096
+#: Data files that no batch names count as left over after this time. A batch is committed minutes
+#: after its first task has begun to write, hours at worst; one that took days would lose its rows.
+LEFT_OVER_AFTER_US = 7 * DAY
 
 
 @dataclass(frozen=True, slots=True)

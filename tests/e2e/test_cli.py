@@ -19,10 +19,14 @@ import pytest
 from tests.support.engine import split
 from tests.support.object_store import new_bucket, s3_server, use_s3
 from tests.support.processes import Pipe, Place, Worker
+from tests.support.stored import ROWS, rows_of, stored_at
 from tests.support.written import Written, count_orders, time_orders, write_logs
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket, OperatorLogs
 from trailmark.log import open_storage
+from trailmark.log.readers import register
+from trailmark.records import Stream
+from trailmark.streams.manifest import read_manifest
 
 COMMAND = Path(sys.executable).with_name("trailmark")
 PATIENCE_S = 60.0
@@ -105,6 +109,42 @@ def test_logs_of_somebody_else_give_one_line_and_code_2(logs: Written) -> None:
         logs.path.chmod(0o755)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_a_round_through_the_commands_on_a_written_stream(tmp_path: Path) -> None:
+    stream = stored_at(tmp_path / "orders", 70, buckets=1)
+    path = stream.path
+    register(stream.storage, "billing", Stream.BATCHES, 20)
+    status = run_command("status", path)
+    assert (status.returncode, status.stderr) == (0, "")
+    assert "batches 0 to 69, written " in status.stdout
+    found = json.loads(run_command("status", path, "--json").stdout)
+    assert found["held"]["rows"] == found["total"]["rows"] == 70 * ROWS
+    assert (found["readers"][0]["lag"], found["readers"][0]["lag_rows"]) == (50, 50 * ROWS)
+    listed = run_command("log", path, "--records", "--json", "--batch", "3:4")
+    rows = [json.loads(line)["row"]["price"] for line in listed.stdout.splitlines()]
+    assert sorted(rows) == [row["price"] for batch in (3, 4) for row in rows_of(batch)]
+    assert run_command("merge", path).returncode == 0
+    held = run_command("trim", path, "--before-batch", 60)
+    assert "reader billing needs batch 20 and later" in held.stdout
+    assert run_command("readers", path, "--forget", "billing", "--yes").returncode == 0
+    assert run_command("trim", path, "--before-batch", 60).returncode == 0
+    assert json.loads(run_command("status", path, "--json").stdout)["oldest_batch"] == 60
+    verified = run_command("verify", path)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    for refused in (("recover", "--dry-run"), ("truncate", "--to-batch", 65, "--yes")):
+        done = run_command(refused[0], path, *refused[1:])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+    stream.run(1)
+    lost = read_manifest(stream.files.log, 65).files[0].path
+    stream.flip(lost)
+    verified = run_command("verify", path)
+    assert verified.returncode == 1
+    assert f"{lost}: damaged" in verified.stdout
+    assert f"trailmark trim {path} --before-batch 66" in verified.stdout
+    assert run_command("trim", path, "--before-batch", 66).returncode == 0
+    assert run_command("verify", path).returncode == 0
 
 
 # Beside a writer

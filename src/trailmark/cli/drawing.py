@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from trailmark.cli import units
+from trailmark.cli.reader_table import reader_lines, reader_warnings
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
 from trailmark.records import NO_BATCH
@@ -36,7 +37,9 @@ def draw_status(status: OperatorStatus, path: str, paint: Paint) -> list[str]:
         rows.append(_total_row(status))
     lines += columns(_TITLES, rows, paint)
     lines += ["", *_activities(status), "", *_facts(status)]
-    warnings = list(_warnings(status))
+    if status.readers:
+        lines += ["", *reader_lines(status.readers, status.looked_us, paint)]
+    warnings = [*_warnings(status), *reader_warnings(status.readers, path)]
     if warnings:
         lines += ["", *(paint(f"! {text}", "bad") for text in warnings)]
     return lines

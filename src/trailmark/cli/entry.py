@@ -74,6 +74,10 @@ def _run(options: argparse.Namespace) -> int:
         from trailmark.cli import merge
 
         return merge.run(options)
+    if options.command == "readers":
+        from trailmark.cli import readers
+
+        return readers.run(options)
     from trailmark.cli import truncate
 
     return truncate.run(options)

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from trailmark.cli import units
@@ -13,42 +14,47 @@ from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import chosen_buckets, open_to_look
 from trailmark.cli.rows import plain_rows, row_text
 from trailmark.cli.selection import Selection
+from trailmark.cli.stream_log import StreamListing
 from trailmark.errors import LogError, MissingSegment
 from trailmark.log import Footer, StreamLog
 from trailmark.log.catalog import Catalog
 from trailmark.records import FrameKind
 from trailmark.status.logs import OperatorFiles
+from trailmark.streams.stored import StreamFiles
 
 _HEAD = f"{'log':<9} {'batch':>8}  {'written':<20}  {'size':>8}  rows"
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints segment after segment, never holding more than one."""
-    listing = _Listing(options)
-    for line in listing.lines():
+    files = open_to_look(options.path)
+    listing: _Listing | StreamListing
+    if isinstance(files, StreamFiles):
+        listing = StreamListing(files, options)
+    else:
+        listing = _Listing(files, options)
+    if not options.json and not options.records:
+        print(listing.head)
+    for line in islice(listing.lines(), options.limit):
         print(line)
-        listing.printed += 1
-        if listing.printed == options.limit:
-            break
     return WRONG if listing.unreadable else OK
 
 
 class _Listing:
     """The segments of all chosen logs, oldest first in each."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    head = _HEAD
+
+    def __init__(self, files: OperatorFiles, options: argparse.Namespace) -> None:
         self._options = options
-        self._files: OperatorFiles = open_to_look(options.path)
+        self._files = files
         self._buckets = chosen_buckets(self._files, options.bucket)
         self._selection = Selection.of(options, self._files.meta)
         window = self._files.meta.operator.get("window")
         self._starts_are_times = isinstance(window, dict) and window.get("kind") == "time"
-        self.printed = 0
         self.unreadable = 0
 
     def lines(self) -> Iterator[str]:
-        if not self._options.json and not self._options.records:
-            print(_HEAD)
         for bucket in self._buckets:
             for stream in self._selection.streams:
                 yield from self._lines_of(self._files.log(stream, bucket))

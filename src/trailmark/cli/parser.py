@@ -10,13 +10,13 @@ from collections.abc import Callable
 KINDS = ("results", "footprints", "open", "check", "closed", "late", "input")
 STREAMS = ("input", "output", "snapshot")
 
-_PATH = "the operator's path: a directory, file:///directory or s3://bucket/prefix"
+_PATH = "path of an operator or a stream: a directory, file:///directory or s3://bucket/prefix"
 
 _DESCRIPTION = """\
-Look after the logs of a Trailmark operator.
+Look after the logs of a Trailmark operator, or after a written stream.
 
-PATH is what the operator was given as `path`. status, log, verify and recover --dry-run
-change nothing and may run beside the query; so may trim and merge."""
+PATH is what the operator or the stream was given as `path`. status, log, verify, readers and
+recover --dry-run change nothing and may run beside the query; so may trim and merge."""
 
 _EXIT_CODES = "exit codes: 0 all is well, 1 something is wrong with the logs, 2 could not run"
 
@@ -32,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_status, _log, _verify, _recover, _trim, _merge, _truncate):
+    for add in (_status, _log, _verify, _readers, _recover, _trim, _merge, _truncate):
         add(commands)
     return parser
 
@@ -71,7 +71,8 @@ def _status(commands: _Commands[argparse.ArgumentParser]) -> None:
         commands,
         "status",
         "show where each bucket stands and what a recovery would cost",
-        "Reads the newest footers only and changes nothing.",
+        "Of a written stream: what it holds and who reads and writes it. Reads the newest footers\n"
+        "only and changes nothing.",
         "trailmark status /data/orders-average --watch",
     )
     parser.add_argument(
@@ -97,7 +98,8 @@ def _log(commands: _Commands[argparse.ArgumentParser]) -> None:
         "log",
         "list the segments of the logs, or their rows",
         "Every filter that is given has to hold. Rows are as they are logged: footprints hold the\n"
-        "state of a window at the end of the batch.",
+        "state of a window at the end of the batch. Of a written stream: its batches, or their\n"
+        "rows; --stream and --kind mean nothing there.",
         "trailmark log /data/orders-average --batch 40:41 --kind check --key item_id=7 --records",
     )
     parser.add_argument("--stream", choices=STREAMS, help="only this log")
@@ -124,10 +126,24 @@ def _verify(commands: _Commands[argparse.ArgumentParser]) -> None:
         commands,
         "verify",
         "read every byte and check every checksum and link",
+        "Of a written stream: of its manifests, and of every data file that they name.\n"
         "Changes nothing. Exit code 0: all is whole. 1: something is damaged or missing; each\n"
         "problem is printed with its file and with what to do next. 2: could not run.",
         "trailmark verify s3://streams/orders-average",
     )
+
+
+def _readers(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "readers",
+        "list the named readers, or forget one",
+        "What a named reader has not read is never trimmed. One that will not come back has to be\n"
+        "forgotten, or the logs grow for ever.",
+        "trailmark readers /data/orders --forget billing",
+    )
+    parser.add_argument("--forget", metavar="NAME", help="remove this reader")
+    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
 
 
 def _recover(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -149,9 +165,11 @@ def _trim(commands: _Commands[argparse.ArgumentParser]) -> None:
     parser = _command(
         commands,
         "trim",
-        "remove old batches that no recovery needs",
+        "remove old batches that no recovery and no named reader needs",
         "Removes input and output of batches before N, but never what the newest footer says a\n"
-        "recovery needs. The query may go on meanwhile.",
+        "recovery needs. Of a written stream: batches before N, and data files older than a week\n"
+        "that killed tasks have left. What a named reader needs stays. The query may go on\n"
+        "meanwhile.",
         "trailmark trim /data/orders-average --before-batch 1000 --dry-run",
     )
     parser.add_argument(
@@ -164,8 +182,9 @@ def _merge(commands: _Commands[argparse.ArgumentParser]) -> None:
     _command(
         commands,
         "merge",
-        "merge small output files that no recovery reads into large ones",
-        "Nothing is lost: the segments are copied byte for byte. The query may go on meanwhile.",
+        "merge small files that no recovery reads into large ones",
+        "Of an operator, output; of a written stream, manifests. Nothing is lost: segments are\n"
+        "copied byte for byte. The query may go on meanwhile.",
         "trailmark merge /data/orders-average",
     )
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from trailmark.errors import NoPermission, SettingError, StorageError
+from typing import TypeAlias
+
+from trailmark.errors import LogError, NoPermission, SettingError, StorageError
 from trailmark.log import Storage, open_storage
 from trailmark.log.meta import META_PATH
 from trailmark.settings import LogSettings
-from trailmark.status.logs import OperatorFiles
+from trailmark.status.logs import OperatorFiles, existing_meta
 from trailmark.status.read_only import ReadOnly
+from trailmark.streams.description import is_stream
+from trailmark.streams.stored import StreamFiles
+
+#: What a path may hold.
+Files: TypeAlias = OperatorFiles | StreamFiles
 
 #: Operators that are named in a complaint, and directories that are looked into for them.
 _NAMED = 5
@@ -15,7 +22,7 @@ _LOOKED_INTO = 1_000
 
 
 def find_logs(path: str) -> Storage:
-    """The storage at a path, which has to hold the logs of an operator. Nothing is created."""
+    """The storage at a path, which has to hold an operator's logs or a stream. Nothing is made."""
     storage = open_storage(path)
     try:
         if storage.exists(META_PATH):
@@ -32,17 +39,38 @@ def find_logs(path: str) -> Storage:
     raise _nothing_there(path, storage, is_empty=not entries)
 
 
-def open_to_look(path: str) -> OperatorFiles:
+def holds_stream(storage: Storage) -> bool:
+    """Whether it is a written stream that is here; not known if its description is damaged."""
+    try:
+        return is_stream(existing_meta(storage))
+    except LogError:
+        return False
+
+
+def open_to_look(path: str) -> Files:
     """The logs at a path, only to be looked at."""
-    return OperatorFiles(ReadOnly(find_logs(path)))
+    return _open(ReadOnly(find_logs(path)), None)
 
 
-def open_to_change(path: str) -> OperatorFiles:
+def open_to_change(path: str) -> Files:
     """The logs at a path, to be changed."""
-    return OperatorFiles(find_logs(path), LogSettings())
+    return _open(find_logs(path), LogSettings())
 
 
-def chosen_buckets(files: OperatorFiles, bucket: int | None) -> range:
+def _open(storage: Storage, settings: LogSettings | None) -> Files:
+    if holds_stream(storage):
+        return StreamFiles(storage, settings)
+    return OperatorFiles(storage, settings)
+
+
+def only_operator(files: Files, what: str, fix: str) -> OperatorFiles:
+    """The logs of an operator; a written stream is refused."""
+    if isinstance(files, StreamFiles):
+        raise SettingError(what, fix=fix)
+    return files
+
+
+def chosen_buckets(files: Files, bucket: int | None) -> range:
     """All buckets, or the one that was asked for."""
     if bucket is None:
         return files.buckets
@@ -50,7 +78,7 @@ def chosen_buckets(files: OperatorFiles, bucket: int | None) -> range:
         raise SettingError(
             f"There is no bucket {bucket}.",
             where="--bucket",
-            fix=f"The operator has buckets 0 to {files.meta.buckets - 1}.",
+            fix=f"There are buckets 0 to {files.meta.buckets - 1}.",
         )
     return range(bucket, bucket + 1)
 
@@ -84,5 +112,5 @@ def _holds_logs(storage: Storage, directory: str) -> bool:
 def _no_log(path: str, why: str) -> SettingError:
     return SettingError(
         f"{path} is no Trailmark log: {why}.",
-        fix="Give the path that the operator was given as `path`.",
+        fix="Give the path that the operator was given as `path`, or the path of the stream.",
     )

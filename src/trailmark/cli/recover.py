@@ -8,7 +8,7 @@ from typing import Any
 
 from trailmark.cli import units
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import chosen_buckets, open_to_look
+from trailmark.cli.place import chosen_buckets, only_operator, open_to_look
 from trailmark.errors import LogError, SettingError
 from trailmark.recovery import RecoveryPlan
 from trailmark.status.logs import OperatorFiles
@@ -22,7 +22,12 @@ def run(options: argparse.Namespace) -> int:
             "Recovery happens by itself when the query starts.",
             fix="Give --dry-run to see what it would do.",
         )
-    files = open_to_look(options.path)
+    files = only_operator(
+        open_to_look(options.path),
+        "A written stream has no state, so there is nothing to recover: a batch is in it whole or "
+        "not at all.",
+        "Run trailmark verify to see whether all of it can be read.",
+    )
     described: list[dict[str, Any]] = []
     for bucket in chosen_buckets(files, options.bucket):
         try:

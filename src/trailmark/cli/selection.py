@@ -61,7 +61,10 @@ class Selection:
     def of(cls, options: argparse.Namespace, meta: OperatorMeta) -> Selection:
         """What was asked for, by the schema of the logs."""
         first, last = options.batch or (None, None)
-        keys = [_key_value(meta, column, text) for column, text in options.key]
+        described = meta.operator.get("by")
+        names = [str(each[0]) for each in described] if isinstance(described, list) else []
+        schema = meta.input_schema
+        keys = [key_value(column, text, "operator", names, schema) for column, text in options.key]
         return cls(_streams(options.stream, options.kind), first, last, options.kind, keys)
 
     @property
@@ -76,8 +79,7 @@ class Selection:
 
     def has_batch(self, batch: int) -> bool:
         """Whether the batch is asked for."""
-        is_after = self.first is None or batch >= self.first
-        return is_after and (self.last is None or batch <= self.last)
+        return is_within(batch, (self.first, self.last))
 
     def tables(self, segment: Segment) -> Iterator[tuple[str, pa.Table]]:
         """The rows of a segment that are asked for, by kind; footprints as open and check."""
@@ -119,18 +121,25 @@ def _streams(stream: str | None, kind: str | None) -> Sequence[Stream]:
     return found
 
 
-def _key_value(meta: OperatorMeta, column: str, text: str) -> KeyValue:
-    described = meta.operator.get("by")
-    names = [str(each[0]) for each in described] if isinstance(described, list) else []
-    if column not in names:
+def is_within(batch: int, batches: tuple[int | None, int | None]) -> bool:
+    """Whether a batch is in a range, both ends included; None is an open end."""
+    first, last = batches
+    return (first is None or batch >= first) and (last is None or batch <= last)
+
+
+def key_value(
+    column: str, text: str, of_what: str, keys: Sequence[str], schema: pa.Schema
+) -> KeyValue:
+    """A filter by key, as it was typed; ``keys`` are the names of those there are."""
+    if column not in keys:
         raise SettingError(
-            f"{column!r} is no key of this operator.",
+            f"{column!r} is no key of this {of_what}.",
             where="--key",
-            fix=f"Its keys are {', '.join(names)}.",
+            fix=f"Its keys are {', '.join(keys)}." if keys else "It has none.",
         )
     if text == "null":
         return KeyValue(column, None)
-    kind = meta.input_schema.field(column).type
+    kind = schema.field(column).type
     try:
         return KeyValue(column, _parse(text, kind))
     except (pa.ArrowException, ValueError) as error:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 
-from trailmark.cli import units
+from trailmark.cli import stream_trim, units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import open_to_change, open_to_look
+from trailmark.cli.reader_table import held_text
 from trailmark.records import Stream
+from trailmark.streams.stored import StreamFiles
 from trailmark.upkeep.trim import OperatorTrim, trim_operator
 
 
 def run(options: argparse.Namespace) -> int:
     """Removes what may be removed, or says what that would be."""
     files = open_to_look(options.path) if options.dry_run else open_to_change(options.path)
+    if isinstance(files, StreamFiles):
+        return stream_trim.run(files, options)
     done = trim_operator(files, options.before_batch, dry_run=options.dry_run)
     if options.json:
         print(json.dumps(_describe(done, options), indent=1))
@@ -29,7 +33,9 @@ def _print(done: OperatorTrim, options: argparse.Namespace) -> None:
             continue  # few operators have any
         name = f"bucket {log.bucket} {log.stream.name.lower()}"
         kept = ""
-        if log.before < options.before_batch:
+        if log.held_by:
+            kept = f"; {held_text(log.held_by, log.before)}"
+        elif log.before < options.before_batch:
             kept = f"; a recovery needs batch {max(log.before, 0)} and later"
         print(f"{name:<17} {units.some(len(log.files), 'file')}, {units.size(log.bytes)}{kept}")
     for reason in done.left_alone:
@@ -52,6 +58,7 @@ def _describe(done: OperatorTrim, options: argparse.Namespace) -> dict[str, obje
                 "before_batch": log.before,
                 "files": log.files,
                 "bytes": log.bytes,
+                "held_by": log.held_by,
             }
             for log in done.logs
         ],

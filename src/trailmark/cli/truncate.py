@@ -8,9 +8,11 @@ import sys
 
 from trailmark.cli import units
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import open_to_change, open_to_look
+from trailmark.cli.place import Files, only_operator, open_to_change, open_to_look
+from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.terminal import Paint
-from trailmark.errors import BatchGoesBackward, SettingError
+from trailmark.errors import BatchGoesBackward
+from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.truncate import (
     TruncatePlan,
     TruncateReport,
@@ -26,14 +28,14 @@ _AFTERWARDS = (
 
 def run(options: argparse.Namespace) -> int:
     """Says what would go, asks, and sets it aside."""
-    plan = plan_truncate(open_to_look(options.path), options.to_batch)
+    plan = plan_truncate(_operator(open_to_look(options.path)), options.to_batch)
     if plan.is_empty:
         _say_nothing_to_do(options)
         return OK
     if not options.yes and not _is_wanted(plan, options):
         print("Nothing was changed.")
         return OK
-    files = open_to_change(options.path)
+    files = _operator(open_to_change(options.path))
     if plan_truncate(files, options.to_batch) != plan:
         raise BatchGoesBackward(
             "The logs have changed meanwhile: the query is running.",
@@ -47,14 +49,18 @@ def run(options: argparse.Namespace) -> int:
     return WRONG if report.problems else OK
 
 
+def _operator(files: Files) -> OperatorFiles:
+    return only_operator(
+        files,
+        "A written stream cannot be cut off: its readers may have read the batches already, and "
+        "its writers would not write them again.",
+        "Leave out the rows when you read, by batch or by time, or write what is right to a new "
+        "path.",
+    )
+
+
 def _is_wanted(plan: TruncatePlan, options: argparse.Namespace) -> bool:
-    if options.json or not sys.stdin.isatty():
-        why = "a script wants JSON" if options.json else "standard input is no terminal"
-        raise SettingError(
-            f"This cuts batches off and nobody can be asked: {why}.",
-            where="--yes",
-            fix="Give --yes if it is to be done without asking. Nothing was changed.",
-        )
+    check_can_ask(options, "cuts batches off")
     paint = Paint(sys.stdout)
     first, last = plan.to_batch + 1, plan.newest
     batches = f"batch {last}" if first == last else f"batches {first} to {last}"
@@ -65,10 +71,7 @@ def _is_wanted(plan: TruncatePlan, options: argparse.Namespace) -> bool:
     if plan.marks:
         print(f"  {units.some(len(plan.marks), 'mark')} of commits and watermarks")
     print(paint("The query must be stopped, and its Spark checkpoint go back as well.", "warning"))
-    try:
-        return input('Type "yes" to go on: ').strip() == "yes"
-    except EOFError:
-        return False
+    return says_yes()
 
 
 def _say_nothing_to_do(options: argparse.Namespace) -> None:

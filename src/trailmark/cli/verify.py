@@ -8,9 +8,10 @@ import sys
 
 from trailmark.cli import units
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_logs
+from trailmark.cli.place import find_logs, holds_stream
 from trailmark.cli.terminal import Paint, Passing
 from trailmark.status.verify import Finding, Verification, verify_operator
+from trailmark.streams.verify import verify_stream
 
 #: Bytes between two updates of the progress line.
 _STEP = 4_000_000
@@ -46,8 +47,9 @@ def run(options: argparse.Namespace) -> int:
     """Prints every problem; the exit code tells whether there is any."""
     storage = find_logs(options.path)
     progress = _Progress()
+    verify = verify_stream if holds_stream(storage) else verify_operator
     try:
-        found = verify_operator(storage, on_log=progress.begin, on_read=progress.read)
+        found = verify(storage, on_log=progress.begin, on_read=progress.read)
     finally:
         progress.end()
     if options.json:
@@ -61,7 +63,13 @@ def _print(found: Verification, path: str) -> None:
     paint = Paint(sys.stdout)
     for finding in found.findings:
         print(_finding_text(finding, path, paint))
-    size = f"{units.some(found.logs, 'log')}, {found.batches:,} segments, {units.size(found.bytes)}"
+    for note in found.notes:
+        print(f"note: {note}")
+    data = f"{units.some(found.data_files, 'data file')}, " if found.data_files else ""
+    size = (
+        f"{units.some(found.logs, 'log')}, {found.batches:,} segments, "
+        f"{data}{units.size(found.bytes)}"
+    )
     if found.is_whole:
         print(f"{path}: {paint('whole', 'good')} ({size})")
     else:

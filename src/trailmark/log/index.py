@@ -33,14 +33,14 @@ class IndexEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _IndexedFile:
+class IndexedFile:
     """A file as it was when it was read: its size, and the times of its batches."""
 
     size: int
     entries: Sequence[IndexEntry]
 
 
-_Files: TypeAlias = Mapping[str, _IndexedFile]
+IndexedFiles: TypeAlias = Mapping[str, IndexedFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class TimeIndex:
     @classmethod
     def load(cls, reader: LogReader) -> TimeIndex:
         """The index of the log as it is now; the stored one is brought up to date on the way."""
-        stored = _load_stored(reader)
-        current, unreadable = _reconcile(reader, stored)
+        stored = stored_times(reader)
+        current, unreadable = read_times(reader, stored)
         if current != stored:
             _store(reader, current)
         by_batch = {entry.batch: entry for file in current.values() for entry in file.entries}
@@ -87,8 +87,8 @@ class TimeIndex:
 
 def rebuild_index(reader: LogReader) -> bool:
     """Read every footer again; True if the stored index was missing or said something else."""
-    current, _ = _reconcile(reader, {})
-    if current == _load_stored(reader):
+    current, _ = read_times(reader, {})
+    if current == stored_times(reader):
         return False
     _store(reader, current)
     return True
@@ -99,20 +99,21 @@ def index_path(reader: LogReader) -> str:
     return f"{reader.directory}/{INDEX_NAME}"
 
 
-def _reconcile(reader: LogReader, stored: _Files) -> tuple[_Files, set[int]]:
+def read_times(reader: LogReader, known: IndexedFiles) -> tuple[IndexedFiles, set[int]]:
     """The files of the log as they are now, and the batches of those that cannot be read.
 
-    Files are immutable, so a file of the same name and size is the one that was read before.
+    Nothing is stored, and what is known already is not read again. Files are immutable, so a file
+    of the same name and size is the one that was read before.
     """
-    current: dict[str, _IndexedFile] = {}
+    current: dict[str, IndexedFile] = {}
     unreadable: set[int] = set()
     for file in reader.look().files:
-        known = stored.get(file.name)
-        if known is not None and known.size == file.size:
-            current[file.name] = known
+        before = known.get(file.name)
+        if before is not None and before.size == file.size:
+            current[file.name] = before
             continue
         try:
-            current[file.name] = _IndexedFile(file.size, _read_entries(reader, file))
+            current[file.name] = IndexedFile(file.size, _read_entries(reader, file))
         except LogError:
             unreadable.update(range(file.first, file.last + 1))  # reading them will say why
         except FileNotFoundError:
@@ -128,7 +129,8 @@ def _read_entries(reader: LogReader, file: LogFile) -> list[IndexEntry]:
     return [IndexEntry(footer.batch, footer.written_us, footer.time_range)]
 
 
-def _load_stored(reader: LogReader) -> _Files:
+def stored_times(reader: LogReader) -> IndexedFiles:
+    """What the stored index says, whether that is still so or not; nothing if it is damaged."""
     try:
         body = json_text.load_guarded(reader.storage.read(index_path(reader)))
     except FileNotFoundError:
@@ -136,12 +138,12 @@ def _load_stored(reader: LogReader) -> _Files:
     if body is None or body.get("log") != _log_fields(reader):
         return {}
     return {
-        name: _IndexedFile(size, [_entry_from_json(entry) for entry in entries])
+        name: IndexedFile(size, [_entry_from_json(entry) for entry in entries])
         for name, (size, entries) in body["files"].items()
     }
 
 
-def _store(reader: LogReader, files: _Files) -> None:
+def _store(reader: LogReader, files: IndexedFiles) -> None:
     body = {
         "files": {
             name: [file.size, [_entry_to_json(entry) for entry in file.entries]]

@@ -40,35 +40,39 @@ def register(
     older one of those keeps more, but a lost registration would keep nothing.
     """
     text = _text(Reader(name, stream, needs, clock()))
-    return storage.publish(_path(name), [text], force_sync=True)
+    return storage.publish(reader_path(name), [text], force_sync=True)
 
 
 def acknowledge(
     storage: Storage, name: str, stream: Stream, needs: int, clock: Clock = wall_clock_us
 ) -> None:
     """Says that a reader has committed all batches before this one."""
-    storage.replace(_path(name), [_text(Reader(name, stream, needs, clock()))])
+    storage.replace(reader_path(name), [_text(Reader(name, stream, needs, clock()))])
 
 
 def forget(storage: Storage, name: str) -> bool:
     """Remove a reader, so that nothing is kept for it; False if there is none of this name."""
-    path = _path(name)
+    path = reader_path(name)
     if not storage.exists(path):
         return False
     storage.delete(path)
     return True
 
 
+def reader_names(storage: Storage) -> list[str]:
+    """The names of all readers, also of those whose file cannot be read."""
+    names = [
+        entry.name.removesuffix(_SUFFIX)
+        for entry in storage.list(_DIRECTORY)
+        if entry.name.endswith(_SUFFIX)
+    ]
+    return [name for name in names if _NAME.fullmatch(name)]
+
+
 def registered(storage: Storage) -> list[Reader]:
     """All readers, by name."""
-    found = []
-    for entry in storage.list(_DIRECTORY):
-        name = entry.name.removesuffix(_SUFFIX)
-        if entry.name.endswith(_SUFFIX) and _NAME.fullmatch(name):
-            reader = _read(storage, name)
-            if reader is not None:
-                found.append(reader)
-    return found
+    found = [read_reader(storage, name) for name in reader_names(storage)]
+    return [reader for reader in found if reader is not None]
 
 
 def needed_from(storage: Storage, stream: Stream) -> int | None:
@@ -88,24 +92,29 @@ def check_reader_name(name: str) -> str:
     return name
 
 
-def _read(storage: Storage, name: str) -> Reader | None:
-    path = _path(name)
+def read_reader(storage: Storage, name: str) -> Reader | None:
+    """What a reader said last; None if there is none of this name."""
+    path = reader_path(name)
     try:
         body = json_text.load_guarded(storage.read(path))
     except FileNotFoundError:
         return None  # forgotten since the directory was listed
-    if body is None or body.get("stream") not in _STREAMS:
-        # Guessing could trim what somebody needs.
-        raise DamagedSegment(
-            f"What reader {name!r} needs cannot be read.",
-            where=path,
-            fix="Start the reader, which writes it anew, or remove the reader with "
-            f"trailmark readers PATH --forget {name}.",
-        )
-    return Reader(name, _STREAMS[body["stream"]], int(body["needs"]), int(body["seen_us"]))
+    try:
+        if body is not None:
+            return Reader(name, _STREAMS[body["stream"]], int(body["needs"]), int(body["seen_us"]))
+    except (KeyError, TypeError, ValueError):
+        pass  # whole, and not what a reader writes
+    # Guessing could trim what somebody needs.
+    raise DamagedSegment(
+        f"What reader {name!r} needs cannot be read.",
+        where=path,
+        fix="Start the reader, which writes it anew with the next batch it commits, or remove the "
+        f"reader with trailmark readers PATH --forget {name}.",
+    )
 
 
-def _path(name: str) -> str:
+def reader_path(name: str) -> str:
+    """Where the file of a reader lies in the storage."""
     return f"{_DIRECTORY}/{check_reader_name(name)}{_SUFFIX}"
 
 

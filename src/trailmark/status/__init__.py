@@ -11,6 +11,7 @@ What it leaves to others: how a picture is shown (:mod:`trailmark.cli`), and cha
 from trailmark.status.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
 from trailmark.status.read import StatusReader, read_status
 from trailmark.status.read_only import ReadOnly
+from trailmark.status.readers import ReaderStatus, read_readers
 
 __all__ = [
     "Activity",
@@ -18,7 +19,9 @@ __all__ = [
     "LogFiles",
     "OperatorStatus",
     "ReadOnly",
+    "ReaderStatus",
     "Recovered",
     "StatusReader",
+    "read_readers",
     "read_status",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from trailmark.checkpoint.account import Account
 from trailmark.records import NO_BATCH
+from trailmark.status.readers import ReaderStatus
 from trailmark.values import dataclass
 
 
@@ -192,6 +193,8 @@ class OperatorStatus:
         Why the logs take no batch, if the query was seen to go back; else empty.
     other_bytes
         Bytes of ``meta.json``, commit marks, watermarks, and other files beside them.
+    readers
+        Named readers of the input and output logs.
     """
 
     looked_us: int
@@ -202,6 +205,7 @@ class OperatorStatus:
     buckets: tuple[BucketStatus, ...]
     rolled_back: str
     other_bytes: int
+    readers: tuple[ReaderStatus, ...] = ()
 
     @property
     def last_batch(self) -> int:
@@ -251,8 +255,9 @@ class OperatorStatus:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every newest footer can be read and the logs take batches."""
-        return not self.rolled_back and not any(bucket.problem for bucket in self.buckets)
+        """Whether every newest footer and every reader can be read, and the logs take batches."""
+        is_read = not any(bucket.problem for bucket in self.buckets)
+        return is_read and not self.rolled_back and not any(each.problem for each in self.readers)
 
     def describe(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -274,5 +279,6 @@ class OperatorStatus:
             "recovery": None if recovery is None else asdict(recovery),
             "bytes": self.bytes,
             "rolled_back": self.rolled_back,
+            "readers": [reader.describe() for reader in self.readers],
             "buckets": [bucket.describe() for bucket in self.buckets],
         }

@@ -17,6 +17,7 @@ from trailmark.status.footers import NewestFooters
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
 from trailmark.status.read_only import ReadOnly
+from trailmark.status.readers import read_readers
 
 #: Newest batches whose footers are read: for the last recovery, and for sums over some time.
 LOOK_BACK = 100
@@ -68,21 +69,27 @@ class StatusReader:
         marked = marks.batch_files(self._storage, commits.COMMITS)
         watermarks = marks.batch_files(self._storage, marks.WATERMARKS)
         committed = marks.newest_commit(marked)
-        small = [*marked.values(), *watermarks.values(), *self._storage.list("")]
+        beside = self._storage.list("")
+        small = [*marked.values(), *watermarks.values(), *beside]
+        is_refused = any(entry.name == commits.ROLLED_BACK for entry in beside)
+        buckets = tuple(self._bucket(number, committed) for number in self._files.buckets)
+        # A query begins a batch when the one before is committed, whichever bucket has it first.
+        end = max([meta.first_batch, *(bucket.committed + 1 for bucket in buckets)])
         return OperatorStatus(
             looked_us=self._clock(),
             log_id=str(meta.log_id),
             query_id=meta.query_id,
             operator=meta.operator,
             first_batch=meta.first_batch,
-            buckets=tuple(self._bucket(number, committed) for number in self._files.buckets),
-            rolled_back=marks.rolled_back(self._storage),
+            buckets=buckets,
+            rolled_back=marks.rolled_back(self._storage) if is_refused else "",
             other_bytes=sum(entry.size for entry in small),
+            readers=read_readers(self._storage, {Stream.INPUT: end, Stream.OUTPUT: end}),
         )
 
     def _bucket(self, bucket: int, marked: int) -> BucketStatus:
         catalog, footers, problem = self._footers[bucket].read()
-        output = _files_of(catalog)
+        output = files_of(catalog)
         aside = [
             entry
             for stream in OPERATOR_STREAMS
@@ -100,7 +107,7 @@ class StatusReader:
         return status if not footers else _with_figures(status, footers)
 
     def _log_files(self, stream: Stream, bucket: int) -> LogFiles:
-        return _files_of(Catalog.of(self._storage, log_directory(stream, bucket)))
+        return files_of(Catalog.of(self._storage, log_directory(stream, bucket)))
 
     def _committed(self, newest: int, marked: int) -> int:
         """A batch is committed if it is marked, or if the bucket has a later one."""
@@ -108,7 +115,8 @@ class StatusReader:
         return max(before, min(marked, newest))
 
 
-def _files_of(catalog: Catalog) -> LogFiles:
+def files_of(catalog: Catalog) -> LogFiles:
+    """How much of a log there is, by a listing."""
     files = catalog.files
     size = sum(file.size for file in files)
     return LogFiles(len(files), len(catalog.packs), size, catalog.oldest(), catalog.newest())

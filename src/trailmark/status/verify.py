@@ -10,11 +10,13 @@ from zlib import crc32
 from trailmark.checkpoint.account import Account
 from trailmark.errors import LogError
 from trailmark.log import Storage, StreamLog
+from trailmark.log.readers import reader_path
 from trailmark.log.verify import Problem, VerifyReport
 from trailmark.status import marks
 from trailmark.status.advice import next_step
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.read_only import ReadOnly
+from trailmark.status.readers import read_readers
 from trailmark.values import dataclass
 
 #: A log that changes while it is read is read again so often, until nothing seems to be missing.
@@ -39,12 +41,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was read, and everything that is wrong with it."""
+    """What was read, and everything that is wrong with it.
+
+    ``data_files`` are those of a written stream; ``notes`` are worth knowing, and nothing is wrong
+    with them.
+    """
 
     logs: int
     batches: int
     bytes: int
     findings: tuple[Finding, ...]
+    data_files: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -57,8 +65,10 @@ class Verification:
             "is_whole": self.is_whole,
             "logs": self.logs,
             "batches": self.batches,
+            "data_files": self.data_files,
             "bytes": self.bytes,
             "findings": [asdict(finding) for finding in self.findings],
+            "notes": list(self.notes),
         }
 
 
@@ -81,7 +91,7 @@ def verify_operator(
     on_log: Callable[[str, int, int], None] = _ignore,
     on_read: Callable[[int], None] = _ignore,
 ) -> Verification:
-    """Check every checksum and link of the logs, of ``meta.json`` and of the watermarks.
+    """Check every checksum and link of the logs, ``meta.json``, the watermarks and the readers.
 
     Nothing is changed, and a query may go on meanwhile.
 
@@ -106,7 +116,7 @@ def verify_operator(
     done = _Reading()
     for number, log in enumerate(logs, 1):
         on_log(log.directory, number, len(logs))
-        report = _verify_settled(log)
+        report = verify_settled(log)
         done.batches += report.batches
         done.bytes += report.bytes
         if report.problems:
@@ -114,6 +124,7 @@ def verify_operator(
             newest = log.newest()
             done.findings += [_finding(log, each, account, newest) for each in report.problems]
     done.findings += _damaged_watermarks(looking)
+    done.findings += damaged_readers(looking)
     return Verification(len(logs), done.batches, done.bytes, tuple(done.findings))
 
 
@@ -124,7 +135,7 @@ def _account(files: OperatorFiles, bucket: int) -> Account | None:
         return None
 
 
-def _verify_settled(log: StreamLog) -> VerifyReport:
+def verify_settled(log: StreamLog) -> VerifyReport:
     """A report in which nothing is called missing only because it was merged or trimmed while the
     rest was read."""
     for _ in range(_READINGS):
@@ -169,3 +180,10 @@ def _damaged_watermarks(storage: Storage) -> Iterator[Finding]:
                 "The watermark does not match its checksum.",
                 "Delete the file: it is computed again from the input log.",
             )
+
+
+def damaged_readers(storage: Storage) -> Iterator[Finding]:
+    """The named readers whose files cannot be read. Nothing can be trimmed because of them."""
+    for reader in read_readers(storage, {}):
+        if reader.problem:
+            yield Finding(reader_path(reader.name), "damaged", reader.problem, reader.fix)

@@ -15,6 +15,7 @@ from trailmark.log import (
     Footer,
     LogIdentity,
     Origin,
+    Segment,
     Storage,
     TimeRange,
     decode_segment,
@@ -46,7 +47,7 @@ class DataFile:
     @property
     def written_us(self) -> int:
         """When it was written, by the clock of whoever wrote it."""
-        return int(self.name[:_TIME_DIGITS])
+        return written_at(self.name)
 
     def to_json(self) -> list[Any]:
         times = self.time_range
@@ -58,6 +59,11 @@ class DataFile:
         name, bucket, rows, size, checksum, min_us, max_us = stored
         times = None if min_us is None else TimeRange(min_us, max_us)
         return cls(name, bucket, rows, size, checksum, times)
+
+
+def written_at(path: str) -> int:
+    """When a data file was written: its name says so."""
+    return int(path.rpartition("/")[2][:_TIME_DIGITS])
 
 
 def write_file(
@@ -99,6 +105,11 @@ def read_file(
     storage: Storage, log_id: uuid.UUID, file: DataFile, columns: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, of some columns by their places. Every byte is verified."""
+    yield from open_file(storage, log_id, file).batches(FrameKind.INPUT, columns)
+
+
+def open_file(storage: Storage, log_id: uuid.UUID, file: DataFile) -> Segment:
+    """A file as a manifest names it. Every byte is verified."""
     origin = Origin(file.path)
     try:
         data = storage.read(file.path)
@@ -112,4 +123,4 @@ def read_file(
     segment = decode_segment(data, origin, expect=LogIdentity(Stream.DATA, log_id, file.bucket))
     if segment.checksum != file.checksum:
         raise origin.mismatch(0, "the file is not the one that the manifest names")
-    yield from segment.batches(FrameKind.INPUT, columns)
+    return segment

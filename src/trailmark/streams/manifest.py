@@ -7,7 +7,7 @@ finding a time, merging, trimming and verifying are those of any log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,12 @@ def manifest_attributes(
 
 def joined_times(files: Sequence[DataFile]) -> TimeRange | None:
     """From the earliest to the latest time of all files; None if none of them has a time."""
-    times = [file.time_range for file in files if file.time_range is not None]
+    return joined(file.time_range for file in files)
+
+
+def joined(ranges: Iterable[TimeRange | None]) -> TimeRange | None:
+    """From the earliest to the latest time of all ranges; None if there is no time at all."""
+    times = [each for each in ranges if each is not None]
     if not times:
         return None
     return TimeRange(min(each.min_us for each in times), max(each.max_us for each in times))

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from trailmark.errors import SettingError
+from trailmark.errors import DamagedSegment, MissingSegment, SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog
+from trailmark.log.catalog import Catalog
 from trailmark.log.readers import needed_from
+from trailmark.log.trim import files_before
 from trailmark.records import NO_BATCH, Stream
+from trailmark.settings import DAY
 from trailmark.streams.files import DataFile, files_written_before
 from trailmark.streams.manifest import Manifest, read_manifest
 
 #: Batches that one trim looks at: those left over are looked at by the next.
 _AT_ONCE = 4096
+#: Data files that no batch names count as left over after this time. A batch is committed minutes
+#: after its first task has begun to write, hours at worst; one that took days would lose its rows.
+LEFT_OVER_AFTER_US = 7 * DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +56,16 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class StreamTrim:
-    """What a trim removed: the batches before ``before``, and their files."""
+    """What a trim removed, or would: the batches before ``before``, and their files.
+
+    ``unreadable`` are those of them whose manifest is damaged. Which files they had is not known;
+    `left_over_files` finds these.
+    """
 
     before: int
     files: Sequence[DataFile]
+    batches: int = 0
+    unreadable: Sequence[int] = ()
 
     @property
     def bytes(self) -> int:
@@ -68,37 +81,84 @@ def trim_stream(
     *,
     dry_run: bool = False,
 ) -> StreamTrim:
-    """Remove the batches that neither the retention nor a reader keeps, oldest first.
-
-    The manifests go first: a batch must not name files that are gone. What a crash leaves behind in
-    between is found by `left_over_files`.
-    """
+    """Remove the batches that neither the retention nor a reader keeps, oldest first."""
     catalog = log.reader.look()
     if retention.keeps_everything or catalog.newest() == NO_BATCH:
         return StreamTrim(0, ())
     newest = read_manifest(log, catalog.newest())
-    needed = needed_from(storage, Stream.BATCHES)
-    gone: list[Manifest] = []
+    end = _first_that_stays(storage, catalog)
+    old: list[Manifest] = []
     for batch in catalog.batches()[:_AT_ONCE]:
-        if batch == newest.batch or (needed is not None and batch >= needed):
+        manifest = _read_unless_damaged(log, batch) if batch < end else None
+        if batch >= end or (manifest is not None and retention.keeps(manifest, newest, now_us)):
             break
-        manifest = read_manifest(log, batch)
-        if retention.keeps(manifest, newest, now_us):
-            break
-        gone.append(manifest)
-    if not gone:
+        if manifest is not None:
+            old.append(manifest)  # a damaged one before it goes with it: it is older still
+    before = old[-1].batch + 1 if old else 0
+    return _remove(storage, log, catalog, old, before, dry_run)
+
+
+def trim_before(
+    storage: Storage, log: StreamLog, before: int, *, dry_run: bool = False
+) -> StreamTrim:
+    """Remove the batches before the given one that no reader keeps, oldest first."""
+    catalog = log.reader.look()
+    before = min(before, _first_that_stays(storage, catalog))
+    found = [_read_unless_damaged(log, batch) for batch in catalog.batches() if batch < before]
+    old = [manifest for manifest in found if manifest is not None]
+    return _remove(storage, log, catalog, old, before, dry_run)
+
+
+def _first_that_stays(storage: Storage, catalog: Catalog) -> int:
+    """The newest batch, or one before it that a reader needs."""
+    needed = needed_from(storage, Stream.BATCHES)
+    return catalog.newest() if needed is None else min(catalog.newest(), needed)
+
+
+def _read_unless_damaged(log: StreamLog, batch: int) -> Manifest | None:
+    """None if it is damaged, or if somebody else has trimmed it meanwhile.
+
+    One damaged manifest must neither keep all that is behind it for ever nor stop a writer, which
+    trims when it has committed a batch.
+    """
+    try:
+        return read_manifest(log, batch)
+    except (DamagedSegment, MissingSegment):
+        return None
+
+
+def _remove(
+    storage: Storage,
+    log: StreamLog,
+    catalog: Catalog,
+    old: Sequence[Manifest],
+    before: int,
+    dry_run: bool,
+) -> StreamTrim:
+    """Remove the batches before the given one; ``old`` are the manifests of them.
+
+    The manifests go first: a batch must not name files that are gone. What a crash leaves behind in
+    between is found by `left_over_files`. Manifests in a pack stay until all of it may go. Nobody
+    reads files of batches before the oldest one, so those stay as long.
+    """
+    if not files_before(catalog, before):
         return StreamTrim(0, ())
-    before = gone[-1].batch + 1
-    files = [file for manifest in gone for file in manifest.files]
-    if not dry_run:
+    if dry_run:
+        gone = set(files_before(catalog, before))
+        kept = min(file.first for file in catalog.files if file not in gone)
+    else:
+        # What is removed stays away after a power failure. The batch that the next one follows has
+        # to be there then, and whether its writer has synced it is not known here.
+        log.settle(catalog.newest())
         log.trim(before)
-        # Manifests in a pack stay until all of it may go. Nobody reads files of batches before the
-        # oldest one, so those stay as long.
         kept = log.oldest()
-        files = [file for manifest in gone if manifest.batch < kept for file in manifest.files]
+    batches = [batch for batch in catalog.batches() if batch < kept]
+    files = [file for manifest in old if manifest.batch < kept for file in manifest.files]
+    if not dry_run:
         for file in files:
             storage.delete(file.path)
-    return StreamTrim(before, files)
+    unreadable = sorted(set(batches) - {manifest.batch for manifest in old})
+    return StreamTrim(kept, files, len(batches), unreadable)
 
 
 def left_over_files(
@@ -107,8 +167,26 @@ def left_over_files(
     """Data files written before a time that no batch names: of killed tasks and cut-short trims.
 
     A task that began to write before that time and has not committed yet would lose its rows, so
-    leave such tasks time enough.
+    leave such tasks time enough. Where a manifest is damaged or missing, nobody can tell which
+    files are left over, and that is an error.
     """
     found = files_written_before(storage, meta.buckets, before_us)
-    named = {file.path for batch in log.batches() for file in read_manifest(log, batch).files}
+    batches = log.batches()
+    gap = next((n for n, after in pairwise(batches) if after != n + 1), NO_BATCH) + 1
+    if gap:
+        raise MissingSegment(
+            f"Batch {gap} is not in the log, so nobody knows which data files it had.",
+            where=log.reader.segment_path(gap),
+            fix="Bring the file back from a backup, or trim the stream up to the next batch.",
+        )
+    named = {path for batch in batches for path in _named_by(log, batch)}
     return [path for path in found if path not in named]
+
+
+def _named_by(log: StreamLog, batch: int) -> list[str]:
+    try:
+        return [file.path for file in read_manifest(log, batch).files]
+    except MissingSegment:
+        if log.oldest() <= batch:
+            raise
+        return []  # trimmed since the log was listed, and the files with it

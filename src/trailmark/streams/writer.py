@@ -30,7 +30,7 @@ _FILE_BYTES = 64 * MIB
 _TRIM_EVERY = 16
 _MERGE_EVERY = 256
 #: The newest manifests stay files of their own: whoever follows the stream reads them by name.
-_UNMERGED = 64
+UNMERGED = 64
 #: How far the clocks of the hosts that write to a stream may be apart.
 _CLOCKS_DIFFER_US = HOUR
 
@@ -135,7 +135,7 @@ class StreamWriter:
             log = manifest_log(self._storage, self._meta, self._settings, self._clock)
             trim_stream(self._storage, log, self._retention, self._clock())
             if batch % _MERGE_EVERY == _MERGE_EVERY - 1:
-                log.merge(batch - _UNMERGED)
+                log.merge(batch - UNMERGED)
 
     def _write(self, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
         rows = pa.Table.from_batches(batches, self._stream.schema)

@@ -1,8 +1,9 @@
-"""Merging what recovery does not read any more into packs."""
+"""Merging small files that are not read one by one any more into packs."""
 
 from __future__ import annotations
 
 from trailmark.errors import LogError
+from trailmark.log import StreamLog
 from trailmark.records import Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Needed
@@ -11,7 +12,7 @@ from trailmark.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogMerge:
-    """What was merged in the output log of one bucket.
+    """What was merged in one log.
 
     ``up_to`` is the newest batch that may be merged, ``bytes`` the size of the new packs.
     ``problem`` says what stopped the merge; empty if nothing did.
@@ -35,12 +36,16 @@ def _merge(files: OperatorFiles, bucket: int) -> LogMerge:
         newest, account = files.newest_account(bucket)
     except LogError as error:
         return LogMerge(bucket, problem=error.what)
-    up_to = Needed.by(account, newest).output_from - 1
-    report = files.log(Stream.OUTPUT, bucket).merge(up_to)
+    return merge_up_to(files.log(Stream.OUTPUT, bucket), Needed.by(account, newest).output_from - 1)
+
+
+def merge_up_to(log: StreamLog, up_to: int) -> LogMerge:
+    """Merge the segments of a log up to a batch, and say what became of it."""
+    report = log.merge(up_to)
     problem = ""
     if report.stopped_by is not None:
         problem = f"{report.stopped_by.what} ({report.stopped_by.where})"
     elif report.was_overtaken:
         problem = "Somebody else merged or trimmed meanwhile; run it again to merge the rest."
     merged = len(report.merged)
-    return LogMerge(bucket, up_to, tuple(report.packs), merged, report.bytes, problem)
+    return LogMerge(log.identity.bucket, up_to, tuple(report.packs), merged, report.bytes, problem)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from trailmark.errors import LogError, MissingSegment
 from trailmark.log import StreamLog
-from trailmark.log.readers import needed_from
 from trailmark.log.trim import files_before
 from trailmark.records import OPERATOR_STREAMS, Stream
 from trailmark.status.logs import OperatorFiles
-from trailmark.upkeep.needed import Needed
+from trailmark.upkeep.needed import Held, Needed
 from trailmark.values import dataclass
 
 
@@ -17,7 +16,8 @@ class LogTrim:
     """What was removed from one log, or would be.
 
     ``before`` is the batch up to which it may be removed: the one asked for, or an earlier one that
-    a recovery or a named reader needs. A pack goes when all of its batches may.
+    a recovery or a named reader needs. A pack goes when all of its batches may. ``held_by`` names
+    the readers without which more of it could go.
     """
 
     bucket: int
@@ -25,6 +25,7 @@ class LogTrim:
     before: int
     files: tuple[str, ...]
     bytes: int
+    held_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,9 @@ def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -
         if not dry_run:
             _settle_extent(files.log(Stream.OUTPUT, bucket), needed.output_from, newest)
         for stream in OPERATOR_STREAMS:
-            read_from = needed_from(files.storage, stream)
-            needs = needed.of(stream) if read_from is None else min(needed.of(stream), read_from)
-            logs.append(_trim(files.log(stream, bucket), min(before, needs), dry_run))
+            unneeded = min(before, needed.of(stream))
+            held = Held.by_readers(files.storage, stream, unneeded)
+            logs.append(_trim(files.log(stream, bucket), held, dry_run))
     return OperatorTrim(tuple(logs), tuple(left_alone))
 
 
@@ -80,12 +81,12 @@ def _settle_extent(output: StreamLog, oldest: int, newest: int) -> None:
             continue  # the query has trimmed it meanwhile: nobody needs it any more
 
 
-def _trim(log: StreamLog, before: int, dry_run: bool) -> LogTrim:
-    stream, bucket = log.identity.stream, log.identity.bucket
+def _trim(log: StreamLog, held: Held, dry_run: bool) -> LogTrim:
+    stream, bucket, before = log.identity.stream, log.identity.bucket, held.before
     if dry_run:
         found = files_before(log.reader.look(), before)
         names, size = tuple(file.name for file in found), sum(file.size for file in found)
     else:
         report = log.trim(before)
         names, size = tuple(report.deleted), report.bytes
-    return LogTrim(bucket, stream, before, names, size)
+    return LogTrim(bucket, stream, before, names, size, held.readers)

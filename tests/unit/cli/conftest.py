@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.stored import StoredAt, stored_at
 from tests.support.written import Written, count_orders, time_orders, write_logs
 from trailmark.cli import main
 
@@ -59,3 +60,9 @@ def counted(first_counted: Written, tmp_path: Path) -> Written:
 def timed(first_timed: Written, tmp_path: Path) -> Written:
     """Ten seconds of orders of an item."""
     return first_timed.copy_to(tmp_path / "timed")
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> StoredAt:
+    """A written stream of six batches in two buckets, with event times."""
+    return stored_at(tmp_path / "stream")

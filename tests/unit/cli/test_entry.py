@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.stored import StoredAt
 from tests.support.written import Written
 from trailmark.cli import main
 from trailmark.cli.parser import make_parser
 
-_COMMANDS = ("status", "log", "verify", "recover", "trim", "merge", "truncate")
+_COMMANDS = ("status", "log", "verify", "readers", "recover", "trim", "merge", "truncate")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +100,7 @@ sys.exit(code)
         ["status"],
         ["log", "--records", "--batch", "8:11", "--key", "item=3"],
         ["verify"],
+        ["readers"],
         ["recover", "--dry-run"],
         ["trim", "--before-batch", "3"],
         ["merge"],
@@ -107,9 +109,29 @@ sys.exit(code)
     ids=lambda arguments: arguments[0],
 )
 def test_no_command_imports_pyspark_or_pandas(arguments: list[str], counted: Written) -> None:
+    _check_imports(arguments, counted.path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["log", "--records", "--batch", "2:3", "--key", "item=3"],
+        ["verify"],
+        ["readers"],
+        ["trim", "--before-batch", "3"],
+        ["merge"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_nor_does_any_on_a_written_stream(arguments: list[str], stream: StoredAt) -> None:
+    _check_imports(arguments, stream.path)
+
+
+def _check_imports(arguments: list[str], path: Path) -> None:
     command, *rest = arguments
     done = subprocess.run(
-        [sys.executable, "-c", _IMPORTS, command, str(counted.path), *rest],
+        [sys.executable, "-c", _IMPORTS, command, str(path), *rest],
         check=True,
         capture_output=True,
         text=True,

@@ -14,6 +14,7 @@ _COMMANDS = {
     "status": [],
     "log": [],
     "verify": [],
+    "readers": [],
     "recover": ["--dry-run"],
     "trim": ["--before-batch", "3"],
     "merge": [],

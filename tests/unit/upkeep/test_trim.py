@@ -11,6 +11,7 @@ from tests.support.harm import flip_in
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, NoCheckpoint, Policy
+from trailmark.log.readers import register
 from trailmark.records import Stream
 from trailmark.settings import Durability
 from trailmark.status.logs import OperatorFiles
@@ -153,3 +154,24 @@ def test_output_that_replaces_what_is_removed_survives_a_power_failure() -> None
         footer, _ = run.query.logs().output(0).read_footer(13)
         needed = range(footer.attributes["keep_output_from"], 14)
         assert all(held.contains(batch) for batch in needed)
+
+
+def test_a_reader_keeps_its_log_and_no_other() -> None:
+    run = _counted()
+    footer, _ = run.query.logs().output(0).read_footer(13)
+    keep_from = footer.attributes["keep_from"]
+    register(run.disk.storage(), "audit", Stream.OUTPUT, 2)
+    done = {log.stream: log for log in _trim(run, _ALL).logs}
+    assert (done[Stream.OUTPUT].before, done[Stream.OUTPUT].held_by) == (2, ("audit",))
+    assert (done[Stream.INPUT].before, done[Stream.INPUT].held_by) == (keep_from, ())
+    assert run.query.logs().output(0).oldest() == 2
+    _goes_on(run)
+
+
+def test_a_reader_that_needs_no_more_than_a_recovery_does_not_hold_anything_back() -> None:
+    run = _counted()
+    footer, _ = run.query.logs().output(0).read_footer(13)
+    needed = footer.attributes["keep_output_from"]
+    register(run.disk.storage(), "audit", Stream.OUTPUT, needed)
+    assert all(not log.held_by for log in _trim(run, _ALL).logs)
+    assert run.query.logs().output(0).oldest() == needed

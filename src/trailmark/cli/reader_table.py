@@ -1,0 +1,52 @@
+"""Named readers as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trailmark.cli import units
+from trailmark.cli.table import Cell, columns
+from trailmark.cli.terminal import Paint
+from trailmark.status import ReaderStatus
+
+_TITLES = ("reader", "reads", "needs", "lag", "rows", "last seen")
+_LEFT = frozenset({"reader", "reads"})
+
+
+def reader_lines(readers: Sequence[ReaderStatus], now_us: int, paint: Paint) -> list[str]:
+    """A table of readers; rows are left out where nobody knows them."""
+    rows = [_row(reader, now_us) for reader in readers]
+    titles = list(_TITLES)
+    if all(reader.lag_rows is None for reader in readers):
+        place = titles.index("rows")
+        del titles[place]
+        rows = [[*row[:place], *row[place + 1 :]] for row in rows]
+    return columns(titles, rows, paint, left=_LEFT)
+
+
+def reader_warnings(readers: Sequence[ReaderStatus], path: str) -> Iterator[str]:
+    """What is wrong with readers' files."""
+    for reader in readers:
+        if reader.problem:
+            yield f"{reader.problem} {reader.fix.replace('PATH', path)}"
+
+
+def held_text(readers: Sequence[str], batch: int) -> str:
+    """Who keeps a log from being trimmed any further."""
+    if len(readers) == 1:
+        return f"reader {readers[0]} needs batch {batch} and later"
+    return f"readers {', '.join(readers)} hold back batch {batch} and later"
+
+
+def _row(reader: ReaderStatus, now_us: int) -> list[Cell]:
+    if reader.problem:
+        return [Cell(reader.name, "bad"), *[Cell("-")] * (len(_TITLES) - 1)]
+    assert reader.seen_us is not None
+    return [
+        Cell(reader.name),
+        Cell(reader.stream or "-"),
+        Cell(units.batch(reader.needs)),
+        Cell("-" if reader.lag is None else f"{reader.lag:,}"),
+        Cell("-" if reader.lag_rows is None else f"{reader.lag_rows:,}"),
+        Cell(f"{units.duration(max(0, now_us - reader.seen_us))} ago"),
+    ]

@@ -1,0 +1,105 @@
+"""The status of a written stream as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trailmark.cli import units
+from trailmark.cli.reader_table import reader_lines, reader_warnings
+from trailmark.cli.table import Cell, columns
+from trailmark.cli.terminal import Paint
+from trailmark.records import NO_BATCH
+from trailmark.streams.description import StreamDescription
+from trailmark.streams.status import Amount, StreamStatus
+
+_TITLES = ("", "batches", "rows", "size", "files")
+
+
+def draw_stream(status: StreamStatus, path: str, paint: Paint) -> list[str]:
+    """The picture, from the general to the particular; what is wrong comes last."""
+    lines = [f"{paint(path, 'bold')}: {_stream_text(status.description)}", _position(status)]
+    amounts = _amounts(status)
+    if amounts:
+        lines += ["", *columns(_TITLES, amounts, paint, left=frozenset({""}))]
+    lines += ["", *_facts(status)]
+    if status.writers:
+        rows = [[Cell(name), Cell(f"{last:,}")] for name, last in sorted(status.writers.items())]
+        lines += ["", *columns(("query", "its batch"), rows, paint, left=frozenset({"query"}))]
+    if status.readers:
+        lines += ["", *reader_lines(status.readers, status.looked_us, paint)]
+    warnings = [*_warnings(status), *reader_warnings(status.readers, path)]
+    if warnings:
+        lines += ["", *(paint(f"! {text}", "bad") for text in warnings)]
+    return lines
+
+
+def _stream_text(stream: StreamDescription) -> str:
+    text = f"stream of {units.some(len(stream.schema), 'column')}"
+    by = f" by {', '.join(stream.keys)}" if stream.keys else ""
+    return f"{text}, {units.some(stream.buckets, 'bucket')}{by}"
+
+
+def _position(status: StreamStatus) -> str:
+    manifests = status.manifests
+    if manifests.newest == NO_BATCH:
+        return "no batch yet"
+    text = f"batches {manifests.oldest} to {manifests.newest}"
+    if manifests.oldest == manifests.newest:
+        text = f"batch {manifests.newest}"
+    if status.written_us is None:
+        return text
+    ago = max(0, status.looked_us - status.written_us)
+    return f"{text}, written {units.duration(ago)} ago ({units.moment(status.written_us)})"
+
+
+def _amounts(status: StreamStatus) -> list[list[Cell]]:
+    recent = status.recent
+    looked = "" if recent is None else f"last {units.some(recent.batches, 'batch')}"
+    amounts = {
+        "last batch": status.newest,
+        looked: recent,
+        "held now": status.held,
+        "since the start": status.total,
+    }
+    return [_amount_row(name, amount) for name, amount in amounts.items() if amount is not None]
+
+
+def _amount_row(name: str, amount: Amount) -> list[Cell]:
+    return [
+        Cell(name),
+        Cell(f"{amount.batches:,}"),
+        Cell(f"{amount.rows:,}"),
+        Cell(units.size(amount.bytes)),
+        Cell("" if amount.files is None else f"{amount.files:,}"),
+    ]
+
+
+def _facts(status: StreamStatus) -> Iterator[str]:
+    column = status.description.time_column
+    if column is None:
+        yield "event time        none: a time means when a batch was written"
+    elif status.times is None:
+        yield f"event time        {column}: none yet"
+    else:
+        first, last = units.moment(status.times.min_us), units.moment(status.times.max_us)
+        yield f"event time        {column}: {first} to {last}"
+    yield (
+        f"on disk           data {units.size(status.data_bytes)} in "
+        f"{units.some(status.data_files, 'file')}, manifests {units.size(status.manifests.bytes)} "
+        f"in {units.some(status.manifests.files, 'file')}"
+    )
+
+
+def _warnings(status: StreamStatus) -> Iterator[str]:
+    if status.problem:
+        yield (
+            f"{status.problem} Figures are those of batch {units.batch(status.batch)}. Run "
+            "trailmark verify."
+        )
+    oldest = status.manifests.oldest
+    for reader in status.readers:
+        if reader.needs is not None and reader.needs < oldest:
+            yield (
+                f"reader {reader.name} needs batch {reader.needs}, which is gone: the stream "
+                f"begins with batch {oldest}"
+            )

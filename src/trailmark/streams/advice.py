@@ -1,0 +1,51 @@
+"""What to do about a problem in a written stream: bring the file back, or give the batch up."""
+
+from __future__ import annotations
+
+from trailmark.log.verify import Problem
+
+_FOREIGN = (
+    "If a newer Trailmark wrote it, use that. Else it does not belong here: bring the right file "
+    "back from a backup."
+)
+_AMBIGUOUS = (
+    "The pack counts. A writer came back late: move the .seg file out of the log. Its query writes "
+    "the batch again."
+)
+_UNLINKED = (
+    "Files come from different backups, or somebody has copied streams into one another. Bring "
+    "both files back from one backup."
+)
+
+
+def about_manifest(problem: Problem, newest: int) -> str:
+    """What to do about a problem in the log of batches, whose newest batch is given."""
+    if problem.trouble == "foreign":
+        return _FOREIGN
+    if problem.trouble == "ambiguous":
+        return _AMBIGUOUS
+    if problem.trouble == "unlinked":
+        return _UNLINKED
+    if problem.batch == newest:
+        return (
+            "Nobody can write to the stream until this is put right. Bring the file back from a "
+            "backup. Without one, stop the writers and move the file out of the log: the rows of "
+            "this batch are lost then, unless its query writes them again."
+        )
+    return f"Bring the file back from a backup, or {_give_up(problem.batch)}"
+
+
+def about_data(problem: Problem, newest: int) -> str:
+    """What to do about a problem with a data file of a batch."""
+    if problem.trouble == "foreign":
+        return _FOREIGN
+    when = "once there is a newer batch, " if problem.batch == newest else ""
+    return f"Bring the file back from a backup, or {when}{_give_up(problem.batch)}"
+
+
+def _give_up(batch: int) -> str:
+    return (
+        f"give the batch up: trailmark trim PATH --before-batch {batch + 1} removes the stream up "
+        "to it. Readers that wait for it then go on with failOnDataLoss set to false; named ones "
+        "have to be forgotten before, with trailmark readers."
+    )

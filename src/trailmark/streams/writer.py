@@ -100,6 +100,9 @@ class StreamWriter:
             writers = {} if before is None else dict(before.writers)
             if writer is not None and number is not None:
                 if writers.get(writer, NO_BATCH) >= number:
+                    # Whoever committed it may have died before the last sync, and these rows are
+                    # the only others there are.
+                    log.settle(link.batch)
                     self.discard(files)
                     return NO_BATCH
                 writers[writer] = number

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
+from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.meddling import Meddled
 from tests.support.streams import (
     ORDERS,
@@ -147,6 +148,30 @@ def test_a_query_is_remembered_when_its_own_batches_are_trimmed() -> None:
             stream.add(orders(batch))
         assert list(rows_by_batch(stream.storage)) == [3]
         assert stream.add(orders(0), "query", 0) == NO_BATCH
+
+
+def test_a_batch_found_committed_lasts_before_its_repetition_is_thrown_away() -> None:
+    """Its writer may have been killed between the link and the sync of the directory."""
+    kept = {0: orders(0), 1: orders(1)}
+    stopped = 0
+    for stop in range(40):
+        disk = SimulatedDisk()
+        stream = written(disk.storage())
+        stream.add(orders(0), "query", 0)
+        files = stream.write(orders(1))
+        disk.stop_after(stop)
+        try:
+            stream.writer().commit(files, "query", 1)
+        except Crashed:
+            stopped += 1
+        disk.kill()
+        again = Written(disk.storage(), stream.meta, stream.clock)
+        again.add(orders(1), "query", 1)
+        for seed in range(8):
+            survivor = disk.copy()
+            survivor.crash(random.Random(seed))
+            assert rows_by_batch(survivor.storage()) == kept, f"operation {stop}, seed {seed}"
+    assert 4 < stopped < 40
 
 
 # Several writers

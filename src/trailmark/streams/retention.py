@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trailmark.errors import SettingError
+from trailmark.errors import MissingSegment, SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog
 from trailmark.log.readers import needed_from
 from trailmark.records import NO_BATCH, Stream
@@ -76,13 +76,17 @@ def trim_stream(
     catalog = log.reader.look()
     if retention.keeps_everything or catalog.newest() == NO_BATCH:
         return StreamTrim(0, ())
-    newest = read_manifest(log, catalog.newest())
+    newest = _manifest_or_none(log, catalog.newest())
+    if newest is None:
+        return StreamTrim(0, ())  # another trim is ahead of this one
     needed = needed_from(storage, Stream.BATCHES)
     gone: list[Manifest] = []
     for batch in catalog.batches()[:_AT_ONCE]:
         if batch == newest.batch or (needed is not None and batch >= needed):
             break
-        manifest = read_manifest(log, batch)
+        manifest = _manifest_or_none(log, batch)
+        if manifest is None:
+            continue
         if retention.keeps(manifest, newest, now_us):
             break
         gone.append(manifest)
@@ -110,5 +114,17 @@ def left_over_files(
     leave such tasks time enough.
     """
     found = files_written_before(storage, meta.buckets, before_us)
-    named = {file.path for batch in log.batches() for file in read_manifest(log, batch).files}
+    manifests = [_manifest_or_none(log, batch) for batch in log.batches()]
+    named = {file.path for each in manifests if each is not None for file in each.files}
     return [path for path in found if path not in named]
+
+
+def _manifest_or_none(log: StreamLog, batch: int) -> Manifest | None:
+    """The manifest of a batch that was there; None if another writer has trimmed it since.
+
+    Its files are for that one to remove.
+    """
+    try:
+        return read_manifest(log, batch)
+    except MissingSegment:
+        return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trailmark.errors import SchemaChanged
+from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged
 from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
@@ -107,14 +107,17 @@ class StreamWriter:
                     return NO_BATCH
                 writers[writer] = number
             batch = 0 if before is None else before.batch + 1
-            published = log.append(
-                batch,
-                [],
-                previous=link,
-                fingerprint=Fingerprint(sum(file.rows for file in files), 0),
-                time_range=joined_times(files),
-                attributes=manifest_attributes(files, before, writers),
-            )
+            try:
+                published = log.append(
+                    batch,
+                    [],
+                    previous=link,
+                    fingerprint=Fingerprint(sum(file.rows for file in files), 0),
+                    time_range=joined_times(files),
+                    attributes=manifest_attributes(files, before, writers),
+                )
+            except BatchGoesBackward:
+                continue  # the place was taken, and trimmed since
             if published.created:
                 break  # otherwise somebody else has taken the place: try the next one
         self._keep_up(batch)
@@ -169,18 +172,27 @@ class StreamWriter:
 
 
 def _newest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:
-    batch = log.newest()
-    if batch == NO_BATCH:
-        return None, START_OF_LOG
-    footer, checksum = log.read_footer(batch)
-    return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
+    while True:
+        batch = log.newest()
+        if batch == NO_BATCH:
+            return None, START_OF_LOG
+        try:
+            footer, checksum = log.read_footer(batch)
+        except MissingSegment:
+            if log.newest() == batch:
+                raise
+            continue  # others have committed, and trimmed it, since it was the newest
+        return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
 
 
 def _named_since(log: StreamLog, since_us: int) -> set[str]:
     """Paths of the files of all batches that were committed since a time."""
     named: set[str] = set()
     for batch in reversed(log.batches()):
-        manifest = read_manifest(log, batch)
+        try:
+            manifest = read_manifest(log, batch)
+        except MissingSegment:
+            break  # trimmed since, and so are all before it
         if manifest.written_us < since_us:
             break
         named.update(file.path for file in manifest.files)

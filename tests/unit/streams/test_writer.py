@@ -220,6 +220,27 @@ def test_a_query_that_runs_twice_at_once_commits_a_batch_once() -> None:
         assert len(data_files(disk)) == len(found)
 
 
+def test_a_writer_whose_place_was_trimmed_away_meanwhile_takes_the_next_one() -> None:
+    places = set()
+    for at in range(8):
+        disk = SimulatedDisk()
+        stream = written(disk.storage(), retention=Retention(batches=1))
+        stream.add(orders(0))
+        files = stream.write(orders(1))
+
+        def meddle(stream: Written = stream) -> None:
+            with often(trim=1):
+                for batch in range(2, 6):
+                    stream.add(orders(batch))
+
+        slow = _meddled(disk, stream.meta, stream.clock, at, meddle)
+        place = slow.commit(files)
+        places.add(place)
+        assert rows_by_batch(disk.storage())[place] == orders(1)
+        assert stream.log().verify().is_whole
+    assert places >= {1, 5}
+
+
 # Discarding
 
 
@@ -267,6 +288,24 @@ def test_discarding_reads_no_batch_that_is_older_than_the_files() -> None:
     stream.clock.now_us += 2 * HOUR
     stream.writer().discard(stream.write(orders(9)))
     assert len(data_files(disk)) == 5
+
+
+def test_discarding_while_others_trim_removes_the_files() -> None:
+    for at in range(6):
+        disk = SimulatedDisk()
+        stream = written(disk.storage(), retention=Retention(batches=2))
+        for batch in range(5):
+            stream.add(orders(batch))
+        files = stream.write(orders(9))
+
+        def meddle(stream: Written = stream) -> None:
+            with often(trim=1):
+                stream.add(orders(5))
+
+        _meddled(disk, stream.meta, stream.clock, at, meddle).discard(files)
+        assert not any(file.path in disk.files() for file in files)
+        kept = rows_by_batch(disk.storage())
+        assert len(data_files(disk)) == len(kept) in (2, 5)
 
 
 # Keeping up

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged
+from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged, TrailmarkError
 from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
@@ -23,6 +24,8 @@ from trailmark.streams.manifest import (
     read_manifest,
 )
 from trailmark.streams.retention import Retention, trim_stream
+
+_log = logging.getLogger("trailmark")
 
 #: A task puts so many bytes of rows into one file.
 _FILE_BYTES = 64 * MIB
@@ -137,11 +140,17 @@ class StreamWriter:
                 self._storage.delete(file.path)
 
     def _keep_up(self, batch: int) -> None:
-        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
-            log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        """Tends the stream now and then. That it fails does not undo the batch, so it must not
+        fail the commit: a job would be run again, and its rows were there twice."""
+        if batch % _TRIM_EVERY != _TRIM_EVERY - 1:
+            return
+        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        try:
             trim_stream(self._storage, log, self._retention, self._clock())
             if batch % _MERGE_EVERY == _MERGE_EVERY - 1:
                 log.merge(batch - _UNMERGED)
+        except TrailmarkError as error:
+            _log.warning("Batch %d is committed, but the stream was not tended: %s", batch, error)
 
     def _write(self, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
         rows = pa.Table.from_batches(batches, self._stream.schema)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from tests.support.streams import (
     written,
 )
 from trailmark.errors import SchemaChanged, StorageError
-from trailmark.records import NO_BATCH
+from trailmark.log.readers import register
+from trailmark.records import NO_BATCH, Stream
 from trailmark.settings import HOUR
 from trailmark.streams import Retention, StreamWriter
 from trailmark.streams import writer as writer_module
@@ -336,6 +338,31 @@ def test_old_batches_are_trimmed_every_so_many_commits() -> None:
             stream.add(orders(batch))
             oldest.append(min(rows_by_batch(stream.storage)))
     assert oldest == [0, 0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 9]
+
+
+def _damage_a_reader(disk: SimulatedDisk) -> None:
+    disk.overwrite("readers/billing.json", b"{}")
+
+
+def _fail_a_deletion(disk: SimulatedDisk) -> None:
+    disk.fail_on(60, 5)
+
+
+@pytest.mark.parametrize("harm", [_damage_a_reader, _fail_a_deletion])
+def test_a_batch_is_committed_though_tending_the_stream_fails(
+    harm: Callable[[SimulatedDisk], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job that is told that its commit failed is run again, and its rows were there twice."""
+    disk = SimulatedDisk()
+    stream = written(disk.storage(), retention=Retention(batches=1))
+    register(stream.storage, "billing", Stream.BATCHES, 100)
+    with often(trim=12):
+        for batch in range(11):
+            stream.add(orders(batch))
+        harm(disk)
+        assert stream.add(orders(11)) == 11
+    assert "trailmark" in [record.name for record in caplog.records]
+    assert rows_by_batch(disk.storage())[11] == orders(11)
 
 
 def test_a_commit_that_fails_before_it_is_published_fails() -> None:

@@ -422,6 +422,35 @@ def test_the_same_values_in_another_form_are_taken(
     assert found.null_count == given.column(0).null_count
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (_one([5], pa.int64()), pa.string()),
+        (_one(["5"], pa.string()), pa.int32()),
+        (_one([5], pa.int64()), pa.int32()),
+        (_one([5], pa.int32()), pa.int64()),
+        (_one([5.0], pa.float64()), pa.int64()),
+        (_one([5], pa.timestamp("us")), _UTC),
+        (_one([5], _UTC), pa.timestamp("us")),
+        (_one([5], pa.timestamp("ns", "UTC")), _UTC),
+        (
+            _one([{"a": 1, "b": 2}], pa.struct([("a", pa.int32()), ("b", pa.int32())])),
+            pa.struct([("a", pa.int32()), ("c", pa.int32())]),
+        ),
+        (
+            _one([{"a": 1, "b": 2}], pa.struct([("a", pa.int32()), ("b", pa.int32())])),
+            pa.struct([("a", pa.int32())]),
+        ),
+        (_one([[1]], pa.list_(pa.int64())), pa.list_(pa.string())),
+        (_one([["x"]], pa.list_(pa.string())), pa.string()),
+    ],
+)
+def test_other_values_are_refused_by_column(given: pa.RecordBatch, wanted: pa.DataType) -> None:
+    with pytest.raises(SchemaChanged, match="Column 'a' arrives as") as caught:
+        conform(given, pa.schema([("a", wanted)]))
+    assert caught.value.where == "a"
+
+
 @pytest.mark.parametrize("names", [["item", "price"], ["price", "item", "time"], ["a", "b", "c"]])
 def test_other_columns_are_refused(names: list[str]) -> None:
     columns = [pa.array([1])] * len(names)

@@ -40,6 +40,16 @@ def test_a_stream_with_keys_has_eight_buckets_and_one_without_has_one(
     assert open_stream(SimulatedDisk().storage(), ORDERS, keys=keys).buckets == buckets
 
 
+def test_what_is_left_out_is_as_it_was() -> None:
+    storage = SimulatedDisk().storage()
+    created = open_stream(
+        storage, ORDERS, time_column="time", keys=["item"], buckets=3, source_schema=_SOURCE
+    )
+    assert open_stream(storage, ORDERS).log_id == created.log_id
+    again = open_stream(storage, ORDERS, keys=["item"], source_schema=_SOURCE)
+    assert StreamDescription.of(again) == StreamDescription.of(created)
+
+
 _WIDE = ORDERS.append(pa.field("other", pa.timestamp("us")))
 _CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "buckets": ({"buckets": 4}, "buckets: 3 -> 4"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trailmark.errors import MissingSegment, SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog
 from trailmark.log.readers import needed_from
+from trailmark.log.trim import files_before
 from trailmark.records import NO_BATCH, Stream
 from trailmark.streams.files import DataFile, files_written_before
 from trailmark.streams.manifest import Manifest, read_manifest
@@ -49,7 +50,10 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class StreamTrim:
-    """What a trim removed: the batches before ``before``, and their files."""
+    """What a trim removed, or would: the batches before ``before``, and their files.
+
+    A pack of batches goes when all of them may, and their files with it.
+    """
 
     before: int
     files: Sequence[DataFile]
@@ -93,13 +97,15 @@ def trim_stream(
     if not gone:
         return StreamTrim(0, ())
     before = gone[-1].batch + 1
-    files = [file for manifest in gone for file in manifest.files]
+    # Manifests in a pack stay until all of it may go. Nobody reads files of batches before the
+    # oldest one, so those stay as long.
+    removed = files_before(catalog, before)
+    kept = min(file.first for file in catalog.files if file not in removed)
     if not dry_run:
         log.trim(before)
-        # Manifests in a pack stay until all of it may go. Nobody reads files of batches before the
-        # oldest one, so those stay as long.
         kept = log.oldest()
-        files = [file for manifest in gone if manifest.batch < kept for file in manifest.files]
+    files = [file for manifest in gone if manifest.batch < kept for file in manifest.files]
+    if not dry_run:
         for file in files:
             storage.delete(file.path)
     return StreamTrim(before, files)

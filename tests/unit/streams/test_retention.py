@@ -146,6 +146,19 @@ def test_nothing_is_trimmed_while_a_reader_cannot_be_read() -> None:
 # Packs
 
 
+def test_files_of_batches_in_a_pack_stay_until_the_pack_goes() -> None:
+    disk = SimulatedDisk()
+    stream = _filled(disk, 8)
+    stream.log().merge(3)
+    planned, done = (_trim(stream, dry_run=dry_run, batches=5) for dry_run in (True, False))
+    assert planned.files == done.files == []
+    assert _kept(disk) == [0, 1, 2, 3, 4, 5, 6, 7]
+    planned, done = (_trim(stream, dry_run=dry_run, batches=3) for dry_run in (True, False))
+    assert planned == done
+    assert (done.before, len(done.files)) == (5, 10)
+    assert _kept(disk) == [5, 6, 7]
+
+
 # Others at work
 
 

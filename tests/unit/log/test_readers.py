@@ -47,6 +47,16 @@ def test_a_reader_that_is_known_stays_where_it_was() -> None:
     assert registered(storage) == [Reader("billing", Stream.BATCHES, 7, 5)]
 
 
+def test_the_name_of_the_reader_of_another_log_is_refused() -> None:
+    """Else what one of the two acknowledges would let go what the other needs."""
+    storage = SimulatedDisk().storage()
+    register(storage, "billing", Stream.OUTPUT, 7, _now)
+    with pytest.raises(SettingError, match="reads the output log") as caught:
+        register(storage, "billing", Stream.INPUT, 0)
+    assert caught.value.where == "reader"
+    assert registered(storage) == [Reader("billing", Stream.OUTPUT, 7, 5)]
+
+
 def test_an_acknowledgement_replaces_the_one_before() -> None:
     storage = SimulatedDisk().storage()
     register(storage, "billing", Stream.BATCHES, 7)

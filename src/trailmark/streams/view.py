@@ -251,9 +251,17 @@ class _Tail:
     def newest(self) -> int:
         if self._newest == NO_BATCH:
             self._newest = self._log.newest()
-        while self._newest != NO_BATCH and self._log.contains(self._newest + 1):
+        while self._newest != NO_BATCH and self._is_plain(self._newest + 1):
             self._newest += 1
+        # While it has a file of its own, the next one would have one too. Otherwise it was merged
+        # or trimmed since, and how far the log reaches is not to be told from names.
+        if self._newest != NO_BATCH and not self._is_plain(self._newest):
+            self._newest = self._log.newest()
         return self._newest
+
+    def _is_plain(self, batch: int) -> bool:
+        reader = self._log.reader
+        return reader.storage.exists(reader.segment_path(batch))
 
 
 def _find(log: StreamLog, timestamp_us: int, has_times: bool) -> int:

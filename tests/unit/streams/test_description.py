@@ -12,7 +12,7 @@ from tests.support.orders import count_case
 from tests.support.streams import ORDERS
 from trailmark.checkpoint.policy import NoCheckpoint
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
-from trailmark.log import read_meta
+from trailmark.log import OperatorMeta, read_meta
 from trailmark.streams import StreamDescription, is_stream
 from trailmark.streams.description import open_stream
 
@@ -132,9 +132,9 @@ def test_the_path_of_an_operator_is_not_written_to() -> None:
 def test_of_two_who_create_a_stream_at_once_both_use_the_same() -> None:
     for at in range(3):
         disk = SimulatedDisk()
-        made = []
+        made: list[OperatorMeta] = []
 
-        def meddle(disk: SimulatedDisk = disk, made: list[Any] = made) -> None:
+        def meddle(disk: SimulatedDisk = disk, made: list[OperatorMeta] = made) -> None:
             made.append(open_stream(disk.storage(), ORDERS, keys=["item"]))
 
         found = open_stream(Meddled(disk, at, meddle), ORDERS, keys=["item"])

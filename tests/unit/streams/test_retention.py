@@ -23,7 +23,7 @@ def _filled(disk: SimulatedDisk, batches: int = 6) -> Written:
     return stream
 
 
-def _trim(stream: Written, dry_run: bool = False, **kept: int) -> StreamTrim:
+def _trim(stream: Written, *, dry_run: bool = False, **kept: Any) -> StreamTrim:
     now_us = stream.clock.now_us
     return trim_stream(stream.storage, stream.log(), Retention(**kept), now_us, dry_run=dry_run)
 
@@ -58,7 +58,7 @@ def _kept(disk: SimulatedDisk) -> list[int]:
         ({"bytes": 1 << 40, "batches": 1}, [0, 1, 2, 3, 4, 5]),
     ],
 )
-def test_at_least_what_is_asked_for_is_kept(retention: dict[str, int], kept: list[int]) -> None:
+def test_at_least_what_is_asked_for_is_kept(retention: dict[str, Any], kept: list[int]) -> None:
     disk = SimulatedDisk()
     _trim(_filled(disk), **retention)
     assert _kept(disk) == kept

@@ -213,6 +213,35 @@ def test_the_first_batch_that_may_hold_a_time_is_found() -> None:
     assert [view.find(s * SECOND) for s in (-5, 0, 2, 3, 25, 52, 53)] == [0, 0, 0, 1, 3, 5, 7]
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_every_unit_are_compared_exactly(unit: str, zone: str | None) -> None:
+    """Bounds are microseconds; those outside what the unit holds are bounds all the same."""
+    per_us = {"s": 10**6, "ms": 10**3, "us": 1}
+    most = 2**63 - 1
+    values = [-most, -2000, -1999, -1001, -1000, -1, 0, 1, 999, 1000, 1001, 1999, 2000, most]
+    schema = pa.schema([("time", pa.timestamp(unit, zone))])
+    disk = SimulatedDisk()
+    stream = written(disk.storage(), schema, time_column="time")
+    stream.add([(value,) for value in (*values, None)])
+    view = open_view(disk.storage())
+    bounds = [-(10**17), -2 * 10**9, -2000, -2, -1, 0, 1, 2, 1000, 2000, 2 * 10**9, 10**17]
+    for first in [None, *bounds]:
+        for last in [None, *bounds]:
+            if first is not None and last is not None and first > last:
+                continue
+            if first is None and last is None:
+                continue
+            factor = 1 if unit == "ns" else 1000 * per_us[unit]
+            wanted = [
+                (value,)
+                for value in values
+                if (first is None or value * factor >= first * 1000)
+                and (last is None or value * factor <= last * 1000)
+            ]
+            assert _read(view, Span(first_us=first, last_us=last)) == wanted, (first, last)
+
+
 # Following
 
 

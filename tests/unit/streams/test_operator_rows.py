@@ -13,7 +13,7 @@ import pytest
 from tests.support.cases import Case
 from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
-from tests.support.orders import SCHEMA, SECOND, count_case, random_orders, time_case
+from tests.support.orders import SCHEMA, SECOND, TIMED, count_case, random_orders, time_case
 from tests.support.orders import random_timed_orders as timed
 from tests.support.plain import plain_rows
 from tests.support.userfunctions import spread, weighted
@@ -351,3 +351,32 @@ def test_columns_that_all_records_have_too_are_refused_there_only(name: str) -> 
     assert table_of(open_view(disk.storage()), Span()).to_pylist() == [{"item": 1, name: 2}]
     with pytest.raises(SettingError, match=name):
         open_view(disk.storage(), "all")
+
+
+def test_count_windows_may_have_columns_named_like_the_bounds_of_time_windows() -> None:
+    case = Case.of(
+        SCHEMA,
+        by=["item"],
+        window=CountWindow(2, 1),
+        values={"window_start": f.first("price"), "window_end": f.last("price"), "n": f.count()},
+        batches=[(0, [(1, 5), (1, 7)])],
+    )
+    disk = _run(case)
+    wanted = {"item": 1, "window_start": 5, "window_end": 7, "n": 2}
+    assert table_of(open_view(disk.storage()), Span()).to_pylist() == [wanted]
+    kinds = table_of(open_view(disk.storage(), "all"), Span())["kind"].to_pylist()
+    assert kinds[0] == "result"
+
+
+def test_a_value_named_like_the_bounds_together_is_refused() -> None:
+    rows = [("a", 1, 1 * SECOND), ("a", 1, 99 * SECOND)]
+    case = time_case([rows, [("b", 1, 99 * SECOND)]])
+    case = Case.of(
+        TIMED,
+        by=["item"],
+        window=case.window,
+        values={"window": f.count()},
+        batches=[(0, rows)],
+    )
+    with pytest.raises(SettingError, match="window"):
+        open_view(_run(case).storage())

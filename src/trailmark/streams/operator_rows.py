@@ -202,6 +202,8 @@ def _as_map(rows: pa.Table) -> pa.Array:
 
 def _as_text(column: pa.Array) -> pa.Array:
     """Values as text; bytes as hexadecimal digits."""
+    if pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
     if not pa.types.is_binary(column.type):
         return column.cast(pa.string())
     column = pa.concat_arrays([column])  # without an offset

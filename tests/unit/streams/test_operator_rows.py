@@ -16,7 +16,7 @@ from tests.support.engine import Query
 from tests.support.orders import SCHEMA, SECOND, TIMED, count_case, random_orders, time_case
 from tests.support.orders import random_timed_orders as timed
 from tests.support.plain import plain_rows
-from tests.support.userfunctions import spread, weighted
+from tests.support.userfunctions import spread, trail, weighted
 from tests.support.written import Written, write_logs
 from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
@@ -59,6 +59,7 @@ def _own_functions() -> Case:
         for _ in range(8)
     ]
     values = {
+        "trail": trail("n"),
         "spread": spread("x"),
         "weighted": weighted("n", "shop"),
         "text": f.last("item"),

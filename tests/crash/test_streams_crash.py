@@ -86,7 +86,9 @@ class Life:
             assert end == self.done or (is_stopped and end == self.done + 1)
             assert found == {batch: _rows(batch) for batch in range(min(found, default=0), end)}
             if end:
-                assert min(found) <= max(0, min(end - _KEPT, needed_from(storage, Stream.BATCHES)))
+                needed = needed_from(storage, Stream.BATCHES)
+                assert needed is not None
+                assert min(found) <= max(0, min(end - _KEPT, needed))
             if not is_cleaned:
                 meta = open_stream(storage, _SCHEMA)
                 for path in left_over_files(storage, meta, log, self.clock.now_us + 1):

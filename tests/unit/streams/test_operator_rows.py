@@ -29,6 +29,7 @@ from trailmark.streams import open_view, read_table
 from trailmark.streams.table import table_of
 from trailmark.streams.times import Span
 from trailmark.windows import functions as f
+from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow
 
 _RNG = random.Random(4)
@@ -58,7 +59,7 @@ def _own_functions() -> Case:
         ]
         for _ in range(8)
     ]
-    values = {
+    values: dict[str, AnyFunction] = {
         "trail": trail("n"),
         "spread": spread("x"),
         "weighted": weighted("n", "shop"),

@@ -28,15 +28,17 @@ from trailmark.streams.table import bounds
 from trailmark.streams.times import Span
 
 _SEEDS = st.integers(0, 2**32 - 1)
-_QUERIES = st.sampled_from(["a", "b", None, None])
-_RETENTIONS = st.builds(
-    Retention,
-    duration_us=st.none() | st.integers(0, 6).map(lambda n: n * SECOND),
-    bytes=st.none() | st.integers(0, 6000),
-    batches=st.none() | st.integers(0, 5),
+_RETENTIONS = st.one_of(
+    st.builds(Retention, batches=st.integers(0, 5)),
+    st.builds(Retention, bytes=st.integers(0, 4000)),
+    st.builds(Retention, duration_us=st.integers(0, 6).map(lambda n: n * SECOND)),
+    st.builds(
+        Retention,
+        duration_us=st.none() | st.integers(0, 3).map(lambda n: n * SECOND),
+        bytes=st.none() | st.integers(0, 2000),
+        batches=st.none() | st.integers(0, 3),
+    ),
 )
-_PLACES = st.none() | st.integers(-1, 14)
-_TIMES = st.none() | st.integers(-3, 25)
 
 
 class StreamAgainstList(RuleBasedStateMachine):
@@ -72,14 +74,17 @@ class StreamAgainstList(RuleBasedStateMachine):
 
     # Those who write.
 
-    @rule(seed=_SEEDS, query=_QUERIES, tasks=st.integers(0, 3), repeats=st.integers(0, 1))
-    def commit(self, seed: int, query: str | None, tasks: int, repeats: int) -> None:
-        rows = self._rows(seed, tasks)
-        number = None if query is None else self.numbers[query]
-        for _ in range(1 + (repeats if query is not None else 0)):
-            self._commit(rows, query, number)
-        if query is not None:
-            self.numbers[query] += 1
+    @rule(seed=_SEEDS, count=st.integers(1, 4), repeats=st.integers(0, 1))
+    def commit(self, seed: int, count: int, repeats: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(count):
+            query = rng.choice(("a", "b", None))
+            rows = self._rows(rng.randrange(2**32), rng.choice((0, 1, 1, 2, 3)))
+            number = None if query is None else self.numbers[query]
+            for _ in range(1 + (repeats if query is not None else 0)):
+                self._commit(rows, query, number)
+            if query is not None:
+                self.numbers[query] += 1
 
     @precondition(lambda self: self.numbers["a"] > 0)
     @rule(seed=_SEEDS, back=st.integers(1, 5))
@@ -150,25 +155,25 @@ class StreamAgainstList(RuleBasedStateMachine):
 
     # Those who read.
 
-    @rule(name=st.sampled_from(["r", "s"]), needs=st.integers(0, 12), is_gone=st.booleans())
-    def reader_says(self, name: str, needs: int, is_gone: bool) -> None:
+    @rule(name=st.sampled_from(["r", "s"]), behind=st.integers(0, 5), is_gone=st.booleans())
+    def reader_says(self, name: str, behind: int, is_gone: bool) -> None:
         storage = self.disk.storage()
+        needs = max(0, self.plain.end - behind)
         register(storage, name, Stream.BATCHES, needs)
         acknowledge(storage, name, Stream.BATCHES, needs)
         if is_gone:
             forget(storage, name)
 
-    @rule(first=_PLACES, last=_PLACES, first_s=_TIMES, last_s=_TIMES)
-    def read(
-        self, first: int | None, last: int | None, first_s: int | None, last_s: int | None
-    ) -> None:
-        if first is not None and last is not None and first > last:
-            first, last = last, first
-        if first_s is not None and last_s is not None and first_s > last_s:
-            first_s, last_s = last_s, first_s
-        first_us, last_us = (None if s is None else s * SECOND for s in (first_s, last_s))
-        span = Span(first, last, first_us, last_us)
-        self._compare(span, self.plain.read(first, last, first_us, last_us))
+    @rule(seed=_SEEDS)
+    def read(self, seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(8):
+            first, last = _ordered(rng, -1, self.plain.end + 1)
+            now_s = self.clock.now_us // SECOND
+            first_s, last_s = _ordered(rng, -1, 21 if self.time else now_s + 1)
+            first_us, last_us = (None if s is None else s * SECOND for s in (first_s, last_s))
+            span = Span(first, last, first_us, last_us)
+            self._compare(span, self.plain.read(first, last, first_us, last_us))
 
     @rule(at_s=st.integers(-3, 25))
     def find(self, at_s: int) -> None:
@@ -185,6 +190,13 @@ class StreamAgainstList(RuleBasedStateMachine):
         assert numbers == list(range(first, self.plain.end))
         self.followed = self.plain.end
 
+    @rule(seed=_SEEDS, retention=_RETENTIONS)
+    def follow_after_a_trim(self, seed: int, retention: Retention) -> None:
+        self.follow()
+        self.commit(seed, 4, 0)
+        self.trim(retention)
+        self.follow()
+
     @invariant()
     def the_stream_holds_what_the_list_holds(self) -> None:
         self._compare(Span(), self.plain.read())
@@ -199,7 +211,7 @@ class StreamAgainstList(RuleBasedStateMachine):
         names = self.schema.names
         made = []
         for _ in range(tasks):
-            count = rng.choice((0, 1, 3, 12))
+            count = rng.choice((0, 1, 3, 3, 12))
             rows = [tuple(self.makers[name](rng) for name in names) for _ in range(count)]
             made.append(batch_of(self.schema, rows, rng.choice((0, 0, 3))))
         return made
@@ -246,9 +258,15 @@ class StreamAgainstList(RuleBasedStateMachine):
         ]
 
 
+def _ordered(rng: random.Random, low: int, high: int) -> tuple[int | None, int | None]:
+    """The ends of a range, each of them open now and then."""
+    first, last = sorted((rng.randint(low, high), rng.randint(low, high)))
+    return rng.choice((None, first, first)), rng.choice((None, last, last))
+
+
 StreamAgainstList.TestCase.settings = settings(
-    max_examples=40,
-    stateful_step_count=20,
+    max_examples=50,
+    stateful_step_count=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -40,7 +40,18 @@ def register(
     older one of those keeps more, but a lost registration would keep nothing.
     """
     text = _text(Reader(name, stream, needs, clock()))
-    return storage.publish(reader_path(name), [text], force_sync=True)
+    if storage.publish(reader_path(name), [text], force_sync=True):
+        return True
+    known = read_reader(storage, name)
+    if known is not None and known.stream is not stream:
+        # What one of the two acknowledges would let go what the other needs.
+        raise SettingError(
+            f"{name!r} is the name of a reader that reads the {known.stream.name.lower()} log.",
+            where="reader",
+            fix="Give every reader a name of its own, or remove the other one with "
+            f"trailmark readers PATH --forget {name}.",
+        )
+    return False
 
 
 def acknowledge(

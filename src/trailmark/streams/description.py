@@ -101,6 +101,7 @@ def open_stream(
         time_column = before.time_column if time_column is None else time_column
         keys = before.keys if keys is None else keys
         buckets = before.buckets if buckets is None else buckets
+        source_schema = before.source_schema if source_schema is None else source_schema
     keys = tuple(keys or ())
     if buckets is None:
         buckets = _DEFAULT_BUCKETS if keys else 1

@@ -75,11 +75,18 @@ class _Results:
         self._keys = [str(each[0]) for each in meta.operator["by"]]
         self.bounds: pa.DataType | None = None
         self._size_us = 0
-        if "window_start" in names:
+        window = window_from_description(meta.operator["window"])
+        if isinstance(window, TimeWindow):
+            if "window" in names:
+                raise SettingError(
+                    "The operator has a column of its own named window, as the bounds are.",
+                    where="records",
+                    fix="Use trailmark log PATH --records.",
+                )
             at = names.index("window_start")
             kind = fields[at].type
             self.bounds = pa.struct([pa.field("start", kind), pa.field("end", kind)])
-            self._size_us = window_from_description(meta.operator["window"]).size
+            self._size_us = window.size
             fields[at : at + 2] = [pa.field("window", self.bounds)]
         self.schema = pa.schema(fields)
 
@@ -195,6 +202,8 @@ def _as_map(rows: pa.Table) -> pa.Array:
 
 def _as_text(column: pa.Array) -> pa.Array:
     """Values as text; bytes as hexadecimal digits."""
+    if pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
     if not pa.types.is_binary(column.type):
         return column.cast(pa.string())
     column = pa.concat_arrays([column])  # without an offset

@@ -85,7 +85,9 @@ def trim_stream(
     catalog = log.reader.look()
     if retention.keeps_everything or catalog.newest() == NO_BATCH:
         return StreamTrim(0, ())
-    newest = read_manifest(log, catalog.newest())
+    newest = _read_unless_damaged(log, catalog.newest())
+    if newest is None:
+        return StreamTrim(0, ())  # another trim is ahead of this one; or there is nothing to go by
     end = _first_that_stays(storage, catalog)
     old: list[Manifest] = []
     for batch in catalog.batches()[:_AT_ONCE]:
@@ -157,7 +159,7 @@ def _remove(
     if not dry_run:
         for file in files:
             storage.delete(file.path)
-    unreadable = sorted(set(batches) - {manifest.batch for manifest in old})
+    unreadable = tuple(sorted(set(batches) - {manifest.batch for manifest in old}))
     return StreamTrim(kept, files, len(batches), unreadable)
 
 

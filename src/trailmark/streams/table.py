@@ -52,6 +52,11 @@ def read_table(
         _time(starting_timestamp, "starting_timestamp"),
         _time(ending_timestamp, "ending_timestamp"),
     )
+    return table_of(view, span, columns)
+
+
+def table_of(view: StreamView, span: Span, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a span that a view has, as one table."""
     wanted = check_columns(view, columns)
     first, end = bounds(view, span)
     parts = [

@@ -24,6 +24,9 @@ from trailmark.streams.manifest import manifest_log, read_manifest
 from trailmark.streams.operator_rows import RECORDS, Records, rows_of_kind
 from trailmark.streams.times import Span
 
+#: The largest number that a time can be in its unit.
+_LATEST = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -240,9 +243,17 @@ class _Tail:
     def newest(self) -> int:
         if self._newest == NO_BATCH:
             self._newest = self._log.newest()
-        while self._newest != NO_BATCH and self._log.contains(self._newest + 1):
+        while self._newest != NO_BATCH and self._is_plain(self._newest + 1):
             self._newest += 1
+        # While it has a file of its own, the next one would have one too. Otherwise it was merged
+        # or trimmed since, and how far the log reaches is not to be told from names.
+        if self._newest != NO_BATCH and not self._is_plain(self._newest):
+            self._newest = self._log.newest()
         return self._newest
+
+    def _is_plain(self, batch: int) -> bool:
+        reader = self._log.reader
+        return reader.storage.exists(reader.segment_path(batch))
 
 
 def _find(log: StreamLog, timestamp_us: int, has_times: bool) -> int:
@@ -276,15 +287,25 @@ def _within(rows: pa.RecordBatch, time_column: str | None, span: Span) -> pa.Rec
     if time_column is None or not span.has_times:
         return rows
     times = rows.column(time_column)
-    kind = times.type
-    is_wanted = pc.is_valid(times)
-    if span.first_us is not None:
-        first = pa.scalar(span.first_us, pa.timestamp("us", kind.tz))
-        is_wanted = pc.and_(is_wanted, pc.greater_equal(times, first))
-    if span.last_us is not None:
-        last = pa.scalar(span.last_us, pa.timestamp("us", kind.tz))
-        is_wanted = pc.and_(is_wanted, pc.less_equal(times, last))
+    first, last = _in_unit(span, times.type.unit)
+    if first > _LATEST or last < -_LATEST - 1:
+        return rows.slice(0, 0)
+    numbers = times.cast(pa.int64())
+    is_wanted = pc.is_valid(numbers)
+    if first > -_LATEST - 1:
+        is_wanted = pc.and_(is_wanted, pc.greater_equal(numbers, pa.scalar(first, pa.int64())))
+    if last < _LATEST:
+        is_wanted = pc.and_(is_wanted, pc.less_equal(numbers, pa.scalar(last, pa.int64())))
     return rows.filter(is_wanted)
+
+
+def _in_unit(span: Span, unit: str) -> tuple[int, int]:
+    """The ends of a span in a column's unit: whole numbers of any size, both included."""
+    per_unit = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}[unit]
+    factor = 1_000 if unit == "ns" else 1
+    first = -_LATEST - 1 if span.first_us is None else -(-span.first_us // per_unit) * factor
+    last = _LATEST if span.last_us is None else span.last_us // per_unit * factor
+    return first, last
 
 
 def _row_bytes(schema: pa.Schema) -> int:

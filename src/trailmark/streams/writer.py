@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trailmark.errors import SchemaChanged
+from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged, TrailmarkError
 from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
@@ -23,6 +24,8 @@ from trailmark.streams.manifest import (
     read_manifest,
 )
 from trailmark.streams.retention import Retention, trim_stream
+
+_log = logging.getLogger("trailmark")
 
 #: A task puts so many bytes of rows into one file.
 _FILE_BYTES = 64 * MIB
@@ -100,18 +103,24 @@ class StreamWriter:
             writers = {} if before is None else dict(before.writers)
             if writer is not None and number is not None:
                 if writers.get(writer, NO_BATCH) >= number:
+                    # Whoever committed it may have died before the last sync, and these rows are
+                    # the only others there are.
+                    log.settle(link.batch)
                     self.discard(files)
                     return NO_BATCH
                 writers[writer] = number
             batch = 0 if before is None else before.batch + 1
-            published = log.append(
-                batch,
-                [],
-                previous=link,
-                fingerprint=Fingerprint(sum(file.rows for file in files), 0),
-                time_range=joined_times(files),
-                attributes=manifest_attributes(files, before, writers),
-            )
+            try:
+                published = log.append(
+                    batch,
+                    [],
+                    previous=link,
+                    fingerprint=Fingerprint(sum(file.rows for file in files), 0),
+                    time_range=joined_times(files),
+                    attributes=manifest_attributes(files, before, writers),
+                )
+            except BatchGoesBackward:
+                continue  # the place was taken, and trimmed since
             if published.created:
                 break  # otherwise somebody else has taken the place: try the next one
         self._keep_up(batch)
@@ -131,11 +140,17 @@ class StreamWriter:
                 self._storage.delete(file.path)
 
     def _keep_up(self, batch: int) -> None:
-        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
-            log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        """Tends the stream now and then. That it fails does not undo the batch, so it must not
+        fail the commit: a job would be run again, and its rows were there twice."""
+        if batch % _TRIM_EVERY != _TRIM_EVERY - 1:
+            return
+        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        try:
             trim_stream(self._storage, log, self._retention, self._clock())
             if batch % _MERGE_EVERY == _MERGE_EVERY - 1:
                 log.merge(batch - UNMERGED)
+        except TrailmarkError as error:
+            _log.warning("Batch %d is committed, but the stream was not tended: %s", batch, error)
 
     def _write(self, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
         rows = pa.Table.from_batches(batches, self._stream.schema)
@@ -166,18 +181,27 @@ class StreamWriter:
 
 
 def _newest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:
-    batch = log.newest()
-    if batch == NO_BATCH:
-        return None, START_OF_LOG
-    footer, checksum = log.read_footer(batch)
-    return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
+    while True:
+        batch = log.newest()
+        if batch == NO_BATCH:
+            return None, START_OF_LOG
+        try:
+            footer, checksum = log.read_footer(batch)
+        except MissingSegment:
+            if log.newest() == batch:
+                raise
+            continue  # others have committed, and trimmed it, since it was the newest
+        return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
 
 
 def _named_since(log: StreamLog, since_us: int) -> set[str]:
     """Paths of the files of all batches that were committed since a time."""
     named: set[str] = set()
     for batch in reversed(log.batches()):
-        manifest = read_manifest(log, batch)
+        try:
+            manifest = read_manifest(log, batch)
+        except MissingSegment:
+            break  # trimmed since, and so are all before it
         if manifest.written_us < since_us:
             break
         named.update(file.path for file in manifest.files)
@@ -201,12 +225,54 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if column.type == wanted.type:
             columns.append(column)
             continue
+        if not _has_same_values(column.type, wanted.type):
+            raise _other_type(column, wanted)
         try:
             columns.append(column.cast(wanted.type))
         except pa.ArrowException as error:
-            raise SchemaChanged(
-                f"Column {wanted.name!r} arrives as {column.type} instead of {wanted.type}.",
-                where=wanted.name,
-                fix="Cast it before you write, or write to a new stream.",
-            ) from error
+            raise _other_type(column, wanted) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _has_same_values(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types differ in form only; a cast would also make texts of numbers, and drop
+    the fields of a struct."""
+    kinds = pa.types
+    if kinds.is_timestamp(given) and kinds.is_timestamp(wanted):
+        return given.unit == wanted.unit and (given.tz is None) == (wanted.tz is None)
+    if kinds.is_map(given) or kinds.is_map(wanted):
+        return (
+            kinds.is_map(given)
+            and kinds.is_map(wanted)
+            and _has_same_values(given.key_type, wanted.key_type)
+            and _has_same_values(given.item_type, wanted.item_type)
+        )
+    if kinds.is_struct(given) and kinds.is_struct(wanted):
+        return [each.name for each in given] == [each.name for each in wanted] and all(
+            _has_same_values(one.type, other.type) for one, other in zip(given, wanted, strict=True)
+        )
+    if _is_list(given) and _is_list(wanted):
+        return _has_same_values(given.value_type, wanted.value_type)
+    return given == wanted or any(
+        is_kind(given) and is_kind(wanted) for is_kind in (_is_text, _is_bytes)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _other_type(column: pa.Array, wanted: pa.Field) -> SchemaChanged:
+    return SchemaChanged(
+        f"Column {wanted.name!r} arrives as {column.type} instead of {wanted.type}.",
+        where=wanted.name,
+        fix="Cast it before you write, or write to a new stream.",
+    )

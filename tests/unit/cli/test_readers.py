@@ -130,7 +130,7 @@ def test_a_damaged_reader_is_pointed_out_and_can_be_forgotten(
 ) -> None:
     path = read.path if kind == "stream" else counted.path
     storage = LocalStorage(path)
-    register(storage, "billing", Stream.OUTPUT, 3)
+    register(storage, "billing", Stream.BATCHES if kind == "stream" else Stream.OUTPUT, 3)
     name = path / "readers" / "billing.json"
     name.write_bytes(name.read_bytes()[:-9])
     complaint = "! What reader 'billing' needs cannot be read. Start the reader, "

@@ -84,16 +84,22 @@ def _finish_merges(reader: LogReader, catalog: Catalog) -> Catalog:
 def find_copied(reader: LogReader, catalog: Catalog) -> Iterator[tuple[LogFile, LogFile]]:
     """Segments that a merge has left behind, oldest first, each with the pack that holds it.
 
-    Ends at the first that is not the one its pack holds: where it has to stay, so have those
-    behind it (see `LogReader.contains`).
+    They may be deleted: the pack is settled, for whoever published it may have died before the
+    last sync. Ends at the first that is not the one its pack holds: where it has to stay, so have
+    those behind it (see `LogReader.contains`).
     """
+    settled: LogFile | None = None
     for batch, file in sorted(catalog.segments.items()):
         packs = catalog.packs_holding(batch)
         copied = next((pack for pack in packs if _is_copied(reader, file, pack)), None)
-        if copied is not None:
-            yield file, copied
-        elif packs:
+        if copied is None and packs:
             return
+        if copied is None:
+            continue
+        if copied != settled:
+            reader.storage.settle(reader.path(copied))
+            settled = copied
+        yield file, copied
 
 
 def _is_copied(reader: LogReader, file: LogFile, pack: LogFile) -> bool:

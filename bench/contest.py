@@ -84,9 +84,9 @@ class CountingStorage(LocalStorage):
             self.sizes.append(sum(memoryview(part).nbytes for part in parts))
         return super().publish(path, parts, force_sync=force_sync)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, synced: bool = True) -> None:
         began = time.perf_counter()
-        super().delete(path)
+        super().delete(path, synced=synced)
         self.removing.append(time.perf_counter() - began)
 
 

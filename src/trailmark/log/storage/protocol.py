@@ -65,10 +65,12 @@ class Storage(Protocol):
         An object store knows no empty directories, and so finds none where there is nothing.
         """
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, synced: bool = True) -> None:
         """Remove a file if it is there, so that no power failure brings it back.
 
-        Deletions therefore survive in the order they were made in.
+        Deletions therefore survive in the order they were made in. Those that are not ``synced``
+        do not: until something else in the directory is synced, a power failure may bring any of
+        the files back and leave the others away.
         """
 
     def set_aside(self, path: str) -> str:

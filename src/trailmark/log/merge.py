@@ -13,7 +13,7 @@ repair finishes 3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trailmark.errors import DamagedSegment
 from trailmark.log.catalog import Catalog
@@ -21,6 +21,7 @@ from trailmark.log.names import LogFile, pack_name
 from trailmark.log.pack import PackIndex, encode_pack
 from trailmark.log.reader import LogReader
 from trailmark.log.segment import Segment
+from trailmark.log.trim import finish_trim
 
 #: More segments are not put into one pack, however small they are: its index has to stay small.
 _LARGEST_RUN = 4096
@@ -62,7 +63,10 @@ def merge_log(
     reader = reader.fresh()
     done = _Progress()
     try:
-        catalog = _finish_merges(reader, reader.look())
+        catalog = reader.look()
+        # Before a batch that is in a pack only, a left-over would hide it from `contains`.
+        finish_trim(reader, catalog)
+        catalog = _finish_merges(reader, catalog)
         for run in _runs(catalog, up_to, merge_bytes):
             if _is_full(run, merge_bytes) or len(run) >= smallest_run:
                 _merge_run(reader, run, done)
@@ -78,7 +82,7 @@ def _finish_merges(reader: LogReader, catalog: Catalog) -> Catalog:
     for file, _ in find_copied(reader, catalog):
         reader.storage.delete(reader.path(file))
         del left[file.first]
-    return Catalog(left, catalog.packs)
+    return replace(catalog, segments=left)
 
 
 def find_copied(reader: LogReader, catalog: Catalog) -> Iterator[tuple[LogFile, LogFile]]:

@@ -109,7 +109,7 @@ class StatusReader:
 
 
 def _files_of(catalog: Catalog) -> LogFiles:
-    files = catalog.files
+    files = [*catalog.left_over, *catalog.files]
     size = sum(file.size for file in files)
     return LogFiles(len(files), len(catalog.packs), size, catalog.oldest(), catalog.newest())
 

@@ -82,11 +82,15 @@ class CountingStorage(LocalStorage):
     def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
         if not path.startswith("in/"):
             self.sizes.append(sum(memoryview(part).nbytes for part in parts))
-        return super().publish(path, parts, force_sync=force_sync)
-
-    def delete(self, path: str) -> None:
         began = time.perf_counter()
-        super().delete(path)
+        created = super().publish(path, parts, force_sync=force_sync)
+        if path.endswith(".trim"):  # the mark that lets files be removed
+            self.removing.append(time.perf_counter() - began)
+        return created
+
+    def delete(self, path: str, *, synced: bool = True) -> None:
+        began = time.perf_counter()
+        super().delete(path, synced=synced)
         self.removing.append(time.perf_counter() - began)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from tests.support.disk import SimulatedDisk
 from trailmark.log.names import log_directory, segment_name
@@ -24,6 +25,12 @@ def flip_in(
     size = len(disk.content(path))
     disk.flip(path, min(size - 1, int(size * place)), 4)
     return path
+
+
+def bring_back(disk: SimulatedDisk, earlier: SimulatedDisk, paths: Iterable[str]) -> None:
+    """Files that were deleted are there again: what a power failure may do after a trim."""
+    for path in paths:
+        assert disk.storage().publish(path, [earlier.content(path)])
 
 
 def flip_anywhere(disk: SimulatedDisk, stream: Stream, batch: int, rng: random.Random) -> str:

@@ -20,6 +20,7 @@ What it leaves to others: what is in the tables, which batch comes next, what ma
       footer    16 bytes + JSON           counts, link to the previous segment    footer
       24 bytes  trailer                   where the footer is, whole checksum     frame
     in/<bucket>/<first>-<last>.pack       whole segments, merged, with an index   pack
+    in/<bucket>/<batch>.trim              empty: the log begins with this batch   trim
     in/<bucket>/index.json                which batch holds a time                index
     out/...                               the same for the output log
     aside/...                             what repair has set aside

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-from trailmark.log.names import LogFile, parse_name
+from trailmark.log.names import LogFile, parse_mark, parse_name
 from trailmark.log.storage import Storage
 from trailmark.records import NO_BATCH
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The files of a log at one moment. Readers must expect that some have been merged since."""
+    """The files of a log at one moment. Readers must expect that some have been merged since.
+
+    Files that lie before the newest trim mark are no part of the log, though they may be there: a
+    trim is under way, was interrupted, or a power failure brought some of them back. They are in
+    ``left_over`` and nowhere else.
+    """
 
     segments: Mapping[int, LogFile]
     packs: Sequence[LogFile]
+    left_over: Sequence[LogFile] = ()
+    #: The batches of all trim marks, in order. Only the newest counts.
+    marks: Sequence[int] = ()
 
     @classmethod
     def of(cls, storage: Storage, directory: str) -> Catalog:
-        """List a log's directory; files that are neither segment nor pack are passed over.
+        """List a log's directory; files with other names are passed over.
 
         A listing is no snapshot. While a merge runs, it may come too early for the pack and too
-        late for the segments. What one listing misses so, another one before or after it sees.
+        late for the segments. What one listing misses so, another one before or after it sees. So
+        it is with the mark of a trim and the files that this deletes.
         """
-        segments, packs = {}, []
         entries = {entry.name: entry for _ in range(2) for entry in storage.list(directory)}
-        for entry in entries.values():
-            file = parse_name(entry.name, entry.size)
-            if file is None:
-                continue
-            if file.is_pack:
-                packs.append(file)
-            else:
-                segments[file.first] = file
-        return cls(segments, packs)
+        marks = sorted(mark for mark in map(parse_mark, entries) if mark is not None)
+        parsed = [parse_name(entry.name, entry.size) for entry in entries.values()]
+        files = in_order(file for file in parsed if file is not None)
+        start = marks[-1] if marks else 0
+        left_over = [file for file in files if file.last < start]
+        held = files[len(left_over) :]
+        segments = {file.first: file for file in held if not file.is_pack}
+        return cls(segments, [file for file in held if file.is_pack], left_over, marks)
 
     @property
     def files(self) -> list[LogFile]:
-        """All files, by the batches they end with: the order in which they may be deleted."""
-        return sorted([*self.segments.values(), *self.packs], key=lambda f: (f.last, f.first))
+        """All files of the log, in the order in which they may be deleted."""
+        return in_order([*self.segments.values(), *self.packs])
+
+    @property
+    def start(self) -> int:
+        """The batch of the newest trim mark: what is published before it is lost. 0 without one."""
+        return self.marks[-1] if self.marks else 0
 
     def batches(self) -> list[int]:
         """Every batch that is held by some file, in order."""
@@ -63,6 +75,11 @@ class Catalog:
     def oldest(self) -> int:
         """The oldest batch, or NO_BATCH."""
         return min((*self.segments, *(pack.first for pack in self.packs)), default=NO_BATCH)
+
+
+def in_order(files: Iterable[LogFile]) -> list[LogFile]:
+    """Files by the batches they end with."""
+    return sorted(files, key=lambda file: (file.last, file.first))
 
 
 EMPTY_CATALOG = Catalog({}, ())

@@ -13,7 +13,7 @@ repair finishes 3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from trailmark.errors import DamagedSegment
 from trailmark.log.catalog import Catalog
@@ -21,6 +21,7 @@ from trailmark.log.names import LogFile, pack_name
 from trailmark.log.pack import PackIndex, encode_pack
 from trailmark.log.reader import LogReader
 from trailmark.log.segment import Segment
+from trailmark.log.trim import finish_trim
 from trailmark.values import dataclass
 
 #: More segments are not put into one pack, however small they are: its index has to stay small.
@@ -65,7 +66,10 @@ def merge_log(
     reader = reader.fresh()
     done = _Progress()
     try:
-        catalog = _finish_merges(reader, reader.look())
+        catalog = reader.look()
+        # Before a batch that is in a pack only, a left-over would hide it from `contains`.
+        finish_trim(reader, catalog)
+        catalog = _finish_merges(reader, catalog)
         for run in _runs(catalog, up_to, merge_bytes):
             if _is_full(run, merge_bytes) or len(run) >= smallest_run:
                 _merge_run(reader, run, done)
@@ -81,22 +85,28 @@ def _finish_merges(reader: LogReader, catalog: Catalog) -> Catalog:
     for file, _ in find_copied(reader, catalog):
         reader.storage.delete(reader.path(file))
         del left[file.first]
-    return Catalog(left, catalog.packs)
+    return replace(catalog, segments=left)
 
 
 def find_copied(reader: LogReader, catalog: Catalog) -> Iterator[tuple[LogFile, LogFile]]:
     """Segments that a merge has left behind, oldest first, each with the pack that holds it.
 
-    Ends at the first that is not the one its pack holds: where it has to stay, so have those
-    behind it (see `LogReader.contains`).
+    They may be deleted: the pack is settled, for whoever published it may have died before the
+    last sync. Ends at the first that is not the one its pack holds: where it has to stay, so have
+    those behind it (see `LogReader.contains`).
     """
+    settled: LogFile | None = None
     for batch, file in sorted(catalog.segments.items()):
         packs = catalog.packs_holding(batch)
         copied = next((pack for pack in packs if _is_copied(reader, file, pack)), None)
-        if copied is not None:
-            yield file, copied
-        elif packs:
+        if copied is None and packs:
             return
+        if copied is None:
+            continue
+        if copied != settled:
+            reader.storage.settle(reader.path(copied))
+            settled = copied
+        yield file, copied
 
 
 def _is_copied(reader: LogReader, file: LogFile, pack: LogFile) -> bool:

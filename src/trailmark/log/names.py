@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from trailmark.records import Stream
+from trailmark.values import dataclass
 
 _DIRECTORIES = {
     Stream.INPUT: "in",
@@ -15,6 +15,7 @@ _DIRECTORIES = {
     Stream.BATCHES: "batches",
 }
 _FILE = re.compile(r"([0-9]{20})(?:\.seg|-([0-9]{20})\.pack)", re.ASCII)
+_MARK = re.compile(r"([0-9]{20})\.trim", re.ASCII)
 
 #: Fits the names and the 64 bits of a segment's header.
 LARGEST_BATCH = 2**63 - 1
@@ -41,6 +42,12 @@ def pack_name(first: int, last: int) -> str:
     """File name of a pack that holds every batch from first to last."""
     assert 0 <= first < last <= LARGEST_BATCH
     return f"{first:020d}-{last:020d}.pack"
+
+
+def mark_name(batch: int) -> str:
+    """File name of a trim mark: files that hold only batches before this one are gone."""
+    assert 0 <= batch <= LARGEST_BATCH
+    return f"{batch:020d}.trim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +79,10 @@ def parse_name(name: str, size: int) -> LogFile | None:
     if last > LARGEST_BATCH or (found[2] is not None and last <= first):
         return None
     return LogFile(name, first, last, size)
+
+
+def parse_mark(name: str) -> int | None:
+    """The batch that a trim mark names; None for any other file."""
+    found = _MARK.fullmatch(name)
+    batch = LARGEST_BATCH + 1 if found is None else int(found[1])
+    return batch if batch <= LARGEST_BATCH else None

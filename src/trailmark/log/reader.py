@@ -32,7 +32,8 @@ class LogReader:
 
     A merge publishes the pack before it deletes the segments. So a reader that misses a segment
     and then lists the directory finds the pack, and one that misses both knows that the batch
-    is gone.
+    is gone. A reader that asks for a batch which was trimmed may find its file all the same, where
+    one is left over: who must not asks `contains` first.
     """
 
     def __init__(self, storage: Storage, identity: LogIdentity) -> None:
@@ -64,14 +65,14 @@ class LogReader:
         return catalog
 
     def contains(self, batch: int) -> bool:
-        """Whether the log holds the batch. Lists only if neither it nor the one before is plain.
+        """Whether the log holds the batch. Does not list for the batch behind a plain segment.
 
-        Files are merged and deleted oldest first. Where the batch before still has a file of its
-        own, this one is not in a pack.
+        Segments are merged oldest first, behind left-overs that have been deleted for good. Where
+        the batch before still has a file of its own, this one is not in a pack. A file of its own
+        may be a left-over, which only a listing tells.
         """
-        if self.storage.exists(self.segment_path(batch)):
-            return True
-        if batch > 0 and self.storage.exists(self.segment_path(batch - 1)):
+        is_plain = self.storage.exists(self.segment_path(batch))
+        if not is_plain and batch > 0 and self.storage.exists(self.segment_path(batch - 1)):
             return False
         return self.look().contains(batch)
 

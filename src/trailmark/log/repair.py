@@ -6,6 +6,7 @@ What repair may do, and nothing else:
 - take a damaged pack apart: publish its whole segments again, set the pack aside;
 - set aside damaged segments at the newest end, after which nothing whole follows. Only these may
   be called torn;
+- finish a trim: delete files that lie before its mark;
 - set aside a segment whose batch a whole pack holds differently (a writer that came back late);
 - finish a merge: delete segments that a whole pack holds as well;
 - build the time index again.
@@ -25,6 +26,7 @@ from trailmark.log.merge import find_copied
 from trailmark.log.names import LogFile
 from trailmark.log.pack import rescue_segments
 from trailmark.log.reader import LogReader
+from trailmark.log.trim import delete_marks, finish_trim
 from trailmark.log.verify import Copy, Problem, VerifyReport, verify_log
 
 Deed: TypeAlias = Literal["removed", "set aside", "published again", "rebuilt"]
@@ -60,6 +62,7 @@ def repair_log(reader: LogReader) -> RepairReport:
     work.remove_temporaries()
     work.take_apart_unusable_packs()
     work.set_aside_torn_tail()
+    work.finish_trims()
     work.set_aside_late_comers()
     work.finish_merges()
     work.rebuild_index()
@@ -69,12 +72,16 @@ def repair_log(reader: LogReader) -> RepairReport:
 def set_aside_after(reader: LogReader, batch: int) -> RepairReport:
     """Set aside everything newer than a batch: for whoever decides to go on from there.
 
-    A pack that reaches over the batch is taken apart.
+    A pack that reaches over the batch is taken apart. Where the log was trimmed beyond the batch,
+    it has nothing left and forgets that it was: what comes next lies before the mark.
     """
     reader = reader.fresh()
     work = _Repair(reader)
     why = f"everything after batch {batch} was to be set aside"
-    for file in reversed(reader.look().files):
+    catalog = reader.look()
+    if catalog.start > batch + 1:
+        work.forget_trims()
+    for file in reversed(catalog.files):
         if file.first <= batch < file.last:
             work.take_apart(file, why, up_to=batch)
         elif file.first > batch:
@@ -105,6 +112,17 @@ class _Repair:
             path = self.reader.path(file)
             self.reader.storage.delete(path)
             self._did(Action("removed", path, f"{pack.name} holds it as well"))
+
+    def finish_trims(self) -> None:
+        for path in finish_trim(self.reader, self.reader.look()):
+            self._did(Action("removed", path, "it was trimmed, and left over or brought back"))
+
+    def forget_trims(self) -> None:
+        self.finish_trims()
+        for path in delete_marks(self.reader, self.reader.look()):
+            self._did(Action("removed", path, "the log goes on before the batch it names"))
+        # Names become free for other segments, which the index must not take for these.
+        self.reader.storage.delete(index_path(self.reader))
 
     def take_apart_unusable_packs(self) -> None:
         by_file: dict[LogFile, list[Copy]] = {}

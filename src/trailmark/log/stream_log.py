@@ -249,23 +249,28 @@ class StreamLog:
         was stuck for so long gets its file published. It is taken back here. This comes *after*
         publishing because a merge puts its pack into place before it frees the names. The normal
         case costs one look for the previous batch's file: see `LogReader.contains`.
+
+        That file may have been trimmed and come back after a power failure. A writer that was
+        stuck over both is not told that it is late, but what it has published is left over, too:
+        in a log with a mark, whatever was trimmed lies before it.
         """
         before = previous.batch
         if before != NO_BATCH and self._storage.exists(self.reader.segment_path(before)):
             return True
         catalog = self.reader.look()
         is_merged = bool(catalog.packs_holding(batch))
-        is_trimmed = catalog.newest() > batch and not catalog.contains(before)
+        is_overtaken = catalog.newest() > batch and not catalog.contains(before)
+        is_trimmed = batch < catalog.start or is_overtaken
         if not is_merged and not is_trimmed:
             return True
         self._storage.delete(self.reader.segment_path(batch))
         if not is_merged:
-            raise self._too_late(batch, catalog.newest())
+            raise self._too_late(batch, max(catalog.start, catalog.newest()))
         return False
 
-    def _too_late(self, batch: int, newest: int) -> BatchGoesBackward:
+    def _too_late(self, batch: int, reached: int) -> BatchGoesBackward:
         return BatchGoesBackward(
-            f"Batch {batch} has been trimmed from the log, whose newest batch is {newest}.",
+            f"Batch {batch} has been trimmed from the log, which has reached batch {reached}.",
             where=self.directory,
             fix="A writer that was thought dead came back late: stop it. If the query itself was "
             "set back to an older batch, give it an empty log.",

@@ -1,14 +1,24 @@
-"""Deleting the old end of a log."""
+"""Deleting the old end of a log.
+
+Many files are deleted behind a *mark*, an empty file that says in its name where the log begins::
+
+    1 publish the mark, synced
+    2 delete the files before it, and older marks, unsynced
+
+After 1 these files are no part of the log any more, whichever of them are still there, or come back
+after a power failure. So they need not be deleted one by one, each on disk before the next. What is
+left over of them the next trim deletes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trailmark.log.catalog import Catalog
-from trailmark.log.names import LogFile
+from trailmark.log.names import LogFile, mark_name
 from trailmark.log.reader import LogReader
 from trailmark.records import NO_BATCH
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +31,71 @@ class TrimReport:
 
 
 def files_before(catalog: Catalog, before: int) -> list[LogFile]:
-    """The files that hold only batches before the given one, oldest first.
+    """The files that hold only batches before the given one, oldest first; left-overs, too.
 
-    The newest batch stays whatever is asked for: the next segment links to it.
+    The newest batch stays whatever is asked for: the next segment links to it. So does a segment
+    that a pack which has to stay holds as well: a merge will delete it.
     """
     before = min(before, catalog.newest())
-    return [file for file in catalog.files if file.last < before]
+    start = min((file.first for file in catalog.files if file.last >= before), default=NO_BATCH)
+    return [*catalog.left_over, *(file for file in catalog.files if file.last < start)]
 
 
 def trim_log(reader: LogReader, before: int) -> TrimReport:
-    """Delete the files that hold only batches before the given one, oldest first.
+    """Delete the files that hold only batches before the given one.
 
-    In this order an interrupted trim leaves a shorter trim, not a hole.
+    However a trim is interrupted, it leaves a shorter trim or a whole one, not a hole.
     """
     catalog = reader.look()
     gone = files_before(catalog, before)
-    for file in gone:
-        reader.storage.delete(reader.path(file))
-    kept = catalog.files[len(gone) :]
+    if len(gone) == 1 and not catalog.marks:
+        # One synced deletion is cheaper than a mark. Not in a log that has one: every batch that is
+        # trimmed from it has to lie before it (see `StreamLog._is_in_time`).
+        reader.storage.delete(reader.path(gone[0]))
+    elif gone:
+        _delete_behind_mark(reader, catalog, gone)
+    kept = set(catalog.files).difference(gone)
     oldest = min((file.first for file in kept), default=NO_BATCH)
     return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
+
+
+def finish_trim(reader: LogReader, catalog: Catalog) -> list[str]:
+    """Delete what is left over of earlier trims, oldest first, each for good; the paths."""
+    paths = [reader.path(file) for file in catalog.left_over]
+    for path in paths:
+        reader.storage.delete(path)
+    return paths
+
+
+def delete_marks(reader: LogReader, catalog: Catalog) -> list[str]:
+    """Delete the marks of trims that have been finished; the paths.
+
+    For whoever is going to publish batches before them, which they would hide.
+    """
+    if catalog.marks:
+        # Syncs the directory: what was trimmed has to be gone for good before its mark goes.
+        _publish_mark(reader, catalog.start)
+    paths = [_mark_path(reader, mark) for mark in catalog.marks]
+    for path in paths:
+        reader.storage.delete(path)
+    return paths
+
+
+def _delete_behind_mark(reader: LogReader, catalog: Catalog, gone: Sequence[LogFile]) -> None:
+    # Where only left-overs go, the mark is there: whoever published it may not have synced it.
+    start = max(catalog.start, gone[-1].last + 1)
+    _publish_mark(reader, start)
+    for file in gone:
+        reader.storage.delete(reader.path(file), synced=False)
+    for mark in catalog.marks:
+        if mark < start:
+            reader.storage.delete(_mark_path(reader, mark), synced=False)
+
+
+def _publish_mark(reader: LogReader, batch: int) -> None:
+    # Synced whatever the durability: the deletions that follow may be on disk at once.
+    reader.storage.publish(_mark_path(reader, batch), [], force_sync=True)
+
+
+def _mark_path(reader: LogReader, batch: int) -> str:
+    return f"{reader.directory}/{mark_name(batch)}"

@@ -245,7 +245,8 @@ class _Walk:
         self, snapshots: StreamLog, output: StreamLog, account: Account, skipped: list[Skipped]
     ) -> int | None:
         try:
-            segment = snapshots.read(account.base)
+            # Not by its name alone: the file may be left over of a trim, and soon be deleted.
+            (segment,) = snapshots.read_from(account.base, account.base)
             _, checksum = output.read_footer(account.base)
         except (DamagedSegment, MissingSegment) as error:
             skipped.append(Skipped(account.base, f"Its snapshot cannot be used: {error.what}"))

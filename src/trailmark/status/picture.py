@@ -14,7 +14,10 @@ from trailmark.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The segments and packs of one log, by listing; NO_BATCH stands for an empty log."""
+    """The segments and packs of one log, by listing; NO_BATCH stands for an empty log.
+
+    ``files`` and ``bytes`` count what is left over of a trim, too, until the next one deletes it.
+    """
 
     files: int
     packs: int

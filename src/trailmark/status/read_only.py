@@ -60,7 +60,7 @@ class ReadOnly:
     def settle(self, path: str) -> NoReturn:
         raise _refused("sync", path)
 
-    def delete(self, path: str) -> NoReturn:
+    def delete(self, path: str, *, synced: bool = True) -> NoReturn:
         raise _refused("delete", path)
 
     def set_aside(self, path: str) -> NoReturn:

@@ -158,7 +158,8 @@ def _remove(
     files = [file for manifest in old if manifest.batch < kept for file in manifest.files]
     if not dry_run:
         for file in files:
-            storage.delete(file.path)
+            # One that comes back after a power failure is left over, and harms nobody.
+            storage.delete(file.path, synced=False)
     unreadable = tuple(sorted(set(batches) - {manifest.batch for manifest in old}))
     return StreamTrim(kept, files, len(batches), unreadable)
 

@@ -137,7 +137,7 @@ class StreamWriter:
         named = _named_since(log, min(file.written_us for file in files) - _CLOCKS_DIFFER_US)
         for file in files:
             if file.path not in named:
-                self._storage.delete(file.path)
+                self._storage.delete(file.path, synced=False)  # nobody names it
 
     def _keep_up(self, batch: int) -> None:
         """Tends the stream now and then. That it fails does not undo the batch, so it must not

@@ -88,7 +88,9 @@ def truncate_operator(files: OperatorFiles, to_batch: int) -> TruncateReport:
     moved: list[tuple[str, str]] = []
     problems: list[Problem] = []
     for log in _logs(files):
-        if log.newest() <= to_batch:
+        catalog = log.reader.look()
+        # A log may have been trimmed beyond the batch, and then have lost the rest.
+        if max(catalog.newest(), catalog.start - 1) <= to_batch:
             continue
         report = log.set_aside_after(to_batch)
         moved += [(each.path, each.moved_to) for each in report.actions if each.moved_to]

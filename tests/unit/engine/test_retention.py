@@ -7,10 +7,12 @@ import random
 import pytest
 
 from tests.support.followed import Followed
+from tests.support.harm import bring_back, segment_path
 from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket
 from trailmark.errors import BatchGoesBackward
+from trailmark.records import Stream
 
 
 def _run(batches: int) -> Followed:
@@ -56,3 +58,24 @@ def test_a_bucket_that_answers_no_older_batches_says_that_the_query_went_back() 
     with pytest.raises(BatchGoesBackward, match="the log holds later ones") as refused:
         bucket.run(3, run.case.batches[3])
     assert "checkpoint was deleted or rolled back" in refused.value.fix
+
+
+def test_a_batch_that_was_trimmed_and_came_back_is_not_answered() -> None:
+    """Nobody would see that the query went back where the batch behind it has not come back."""
+    run = _run(8)
+    bucket = _bucket(run, answers_older=False)
+    for batch, rows in enumerate(run.case.batches):
+        bucket.run(batch, rows)
+    bucket.close()
+    earlier = run.disk.copy()
+    for stream, log in (
+        (Stream.INPUT, run.query.logs().input(0)),
+        (Stream.OUTPUT, run.query.logs().output(0)),
+    ):
+        log.trim(5)
+        bring_back(run.disk, earlier, [segment_path(stream, 2)])
+    operations = run.disk.operations
+    for batch in (2, 3):
+        with pytest.raises(BatchGoesBackward, match=f"Batch {batch} "):
+            _bucket(run, answers_older=False).run(batch, run.case.batches[batch])
+    assert run.disk.operations == operations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -144,6 +145,30 @@ def test_unsynced_storage_syncs_nothing_unless_told_to() -> None:
     disk.made.clear()
     storage.publish("in/00003/b.seg", [b"x"], force_sync=True)
     assert disk.made[-5:] == ["write", "sync", "link", "unlink", "sync /disk/in/00003"]
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_deletion_is_synced_unless_told_not_to(durability: Durability) -> None:
+    disk = Recorded()
+    storage = disk.storage(durability)
+    storage.publish(PATH, [b"x"])
+    storage.publish("in/00003/b.seg", [b"x"])
+    disk.made.clear()
+    storage.delete("in/00003/b.seg", synced=False)
+    assert disk.made == ["unlink"]
+    storage.delete(PATH)
+    assert disk.made == ["unlink", "unlink", "sync /disk/in/00003"]
+
+
+def test_whoever_finds_a_file_deleted_syncs_that_as_well() -> None:
+    """Otherwise it could count on the deletion, and a power failure undo it."""
+    for state in range(20):
+        disk = SimulatedDisk()
+        disk.storage().publish(PATH, [b"x"])
+        disk.storage().delete(PATH, synced=False)
+        disk.storage().delete(PATH)
+        disk.crash(random.Random(state))
+        assert not disk.storage().exists(PATH)
 
 
 @pytest.mark.parametrize("largest", [1, 2, 3, 5, 1000])

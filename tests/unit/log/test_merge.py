@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import random
+from itertools import product
+
 import pytest
 
-from tests.support.disk import SimulatedDisk
+from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import StreamLog
@@ -176,6 +179,29 @@ def test_segments_that_do_not_follow_each_other_are_not_merged(disk: SimulatedDi
     assert "does not follow" in str(report.stopped_by)
     assert report.merged == [0, 1]
     assert segment_file(2) in disk.files()
+
+
+@pytest.mark.parametrize("finisher", ["merge", "repair"])
+def test_whoever_finishes_the_merge_of_a_killed_process_loses_nothing_in_a_power_failure(
+    finisher: str,
+) -> None:
+    """The pack may not be on disk yet while its segments are deleted already."""
+    for killed_after, stopped_after, variant in product(range(4, 7), range(5), range(8)):
+        disk = SimulatedDisk()
+        log = open_log(disk.storage())
+        links = fill(log, 4)
+        disk.stop_after(killed_after)
+        with pytest.raises(Crashed):
+            log.merge(2)
+        disk.kill()
+        disk.stop_after(stopped_after)
+        other = open_log(disk.storage())
+        try:
+            other.merge(2) if finisher == "merge" else other.repair()
+        except Crashed:
+            disk.crash(random.Random(f"{killed_after}/{stopped_after}/{variant}"))
+        disk.relax()
+        assert_reads(open_log(disk.storage()), range(4), links)
 
 
 def copy_of(disk: SimulatedDisk) -> SimulatedDisk:

@@ -7,7 +7,15 @@ import pytest
 
 from trailmark.errors import SettingError
 from trailmark.log import LocalStorage, open_storage
-from trailmark.log.names import LogFile, log_directory, pack_name, parse_name, segment_name
+from trailmark.log.names import (
+    LogFile,
+    log_directory,
+    mark_name,
+    pack_name,
+    parse_mark,
+    parse_name,
+    segment_name,
+)
 from trailmark.log.storage.object_store import ObjectStorage
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
@@ -20,6 +28,9 @@ def test_names_are_computed_and_parsed_back() -> None:
     assert parse_name(pack_name(3, 9), 7) == LogFile(
         "00000000000000000003-00000000000000000009.pack", 3, 9, 7
     )
+    assert mark_name(12) == "00000000000000000012.trim"
+    assert parse_mark(mark_name(12)) == 12
+    assert parse_mark(mark_name(2**63 - 1)) == 2**63 - 1
 
 
 def test_names_sort_as_batches_do() -> None:
@@ -40,10 +51,26 @@ def test_names_sort_as_batches_do() -> None:
         "00000000000000000003-00000000000000000003.pack",
         "00000000000000000003-00000000000000000009.seg",
         "00000000000000000003.pack",
+        "00000000000000000003.trim",
     ],
 )
 def test_other_files_are_not_taken_for_segments(name: str) -> None:
     assert parse_name(name, 1) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "12.trim",
+        "0000000000000000001\u0662.trim",
+        "00000000000000000012.seg",
+        "00000000000000000012.trim.1",
+        "99999999999999999999.trim",
+        "00000000000000000003-00000000000000000009.trim",
+    ],
+)
+def test_other_files_are_not_taken_for_marks(name: str) -> None:
+    assert parse_mark(name) is None
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}", "FILE://{}"])

@@ -93,8 +93,13 @@ def test_a_log_lives_in_an_object_store(storage: Storage, url: str) -> None:
     assert [segment.link for segment in log.read_from()] == links
     assert log.read(2).table(FrameKind.INPUT) == rows_of(2)
     assert log.read_footer(3)[1] == links[3].checksum
+    trimmed = storage.read("in/00003/00000000000000000005.seg")
     log.trim(6)
+    mark = Entry("00000000000000000006.trim", 0)
+    assert mark in storage.list("in/00003")
+    storage.publish("in/00003/00000000000000000005.seg", [trimmed])  # a trim that was interrupted
     assert log.batches() == [6, 7]
+    assert not log.contains(5)
     assert log.verify().is_whole
     assert log.time_index().find(0) == 6
     with pytest.raises(BatchGoesBackward):

@@ -91,6 +91,22 @@ def test_an_unlinked_file_may_come_back_until_the_directory_is_synced() -> None:
     assert outcomes(prepare_and_sync) == {None}
 
 
+def test_of_several_unlinked_files_any_may_come_back_whatever_the_order() -> None:
+    found = set()
+    for state in range(300):
+        disk = SimulatedDisk()
+        disk.make_directory("/disk")
+        disk.sync_directory("/")
+        for name in "abc":
+            written(disk, f"/disk/{name}", b"x", sync=True)
+        disk.sync_directory("/disk")
+        for name in "abc":
+            disk.unlink(f"/disk/{name}")
+        disk.crash(random.Random(state))
+        found.add("".join(disk.files()))
+    assert found == {"", "a", "b", "c", "ab", "ac", "bc", "abc"}
+
+
 def test_a_rename_happens_in_one_step() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         written(disk, "/disk/x", b"old", sync=True)

@@ -34,6 +34,12 @@ def test_the_first_to_publish_a_name_wins(storage: Storage) -> None:
     assert storage.list("in/00003") == [Entry("a.seg", 5)]
 
 
+def test_a_file_may_be_empty(storage: Storage) -> None:
+    assert storage.publish(PATH, [], force_sync=True) is True
+    assert storage.publish(PATH, [], force_sync=True) is False
+    assert storage.list("in/00003") == [Entry("a.seg", 0)]
+
+
 def test_parts_are_joined_in_order_whatever_their_kind(storage: Storage) -> None:
     storage.publish(PATH, [b"ab", b"", memoryview(b"cd"), memoryview(b"xefx")[1:3]])
     assert bytes(storage.read(PATH)) == b"abcdef"
@@ -120,11 +126,12 @@ def test_a_missing_file_is_the_built_in_error(
     assert storage.exists(PATH) is False
 
 
-def test_delete_can_be_repeated(storage: Storage) -> None:
+@pytest.mark.parametrize("synced", [True, False])
+def test_delete_can_be_repeated(storage: Storage, synced: bool) -> None:
     storage.publish(PATH, [b"x"])
-    storage.delete(PATH)
-    storage.delete(PATH)
-    storage.delete("no/such/directory")
+    storage.delete(PATH, synced=synced)
+    storage.delete(PATH, synced=synced)
+    storage.delete("no/such/directory", synced=synced)
     assert not storage.exists(PATH)
     assert storage.publish(PATH, [b"again"]) is True
 

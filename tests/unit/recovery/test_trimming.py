@@ -7,14 +7,19 @@ import random
 import pytest
 
 from tests.support.cases import Case
+from tests.support.disk import SimulatedDisk
 from tests.support.followed import Followed
-from tests.support.harm import flip_anywhere
+from tests.support.harm import bring_back, flip_anywhere
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.policies import random_policy
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
 from trailmark.records import Stream
+from trailmark.recovery import RecoveryPlan
+from trailmark.status.logs import OperatorFiles
+from trailmark.status.plan import plan_bucket
+from trailmark.status.verify import verify_operator
 
 
 def _extent(run: Followed) -> range:
@@ -35,6 +40,10 @@ def _trim(run: Followed) -> int:
     return run.query.logs().input(0).oldest()
 
 
+def _plan(run: Followed) -> RecoveryPlan:
+    return plan_bucket(OperatorFiles(run.disk.storage()), 0)
+
+
 def _recover_with_one_damaged(run: Followed, rng: random.Random) -> Followed:
     """Flips a bit of one segment of the extent in a copy, and goes on there for a batch."""
     twin = run.copy()
@@ -53,6 +62,36 @@ def _check(run: Followed, rng: random.Random) -> None:
             # What is known to be damaged is behind: one more segment may be.
             _trim(twin)
             _recover_with_one_damaged(twin, rng)
+
+
+def _with_some_back(run: Followed, earlier: SimulatedDisk, rng: random.Random) -> Followed:
+    """A copy in which a power failure has brought back some of the files that were trimmed."""
+    twin = run.copy()
+    marked = {path.rpartition("/")[0] for path in twin.disk.files() if path.endswith(".trim")}
+    gone = sorted(set(earlier.files()) - set(twin.disk.files()))
+    may_come = [path for path in gone if path.rpartition("/")[0] in marked]
+    bring_back(twin.disk, earlier, [path for path in may_come if rng.random() < 0.5])
+    return twin
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_files_that_come_back_after_a_trim_change_no_recovery(part: int) -> None:
+    came_back = 0
+    for seed in seeds(40)[part::4]:
+        rng = random.Random(seed)
+        case = random_case(rng)
+        with reported(seed, case):
+            run = Followed(case, random_policy(rng))
+            run.run(max(1, len(case.batches) - 2))
+            earlier = run.disk.copy()
+            _trim(run)
+            twin = _with_some_back(run, earlier, rng)
+            came_back += len(twin.disk.files()) > len(run.disk.files())
+            assert _plan(twin) == _plan(run)
+            twin.run()
+            _trim(twin)
+            assert verify_operator(twin.disk.storage()).is_whole
+    assert came_back
 
 
 @pytest.mark.parametrize("part", range(4))

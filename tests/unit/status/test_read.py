@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests.support.disk import SimulatedDisk
 from tests.support.followed import Followed
-from tests.support.harm import flip_in, segment_path
+from tests.support.harm import bring_back, flip_in, segment_path
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
@@ -62,6 +63,21 @@ def test_open_windows_and_the_age_of_the_oldest_footprint_are_what_counting_give
     assert len(ages) > 2, "there was something to tell apart"
 
 
+def test_files_that_came_back_after_a_trim_take_room_and_change_nothing_else() -> None:
+    run = _counted(20)
+    run.run()
+    earlier = run.disk.copy()
+    run.query.logs().output(0).trim(9)
+    before = _status(run).buckets[0]
+    back = [segment_path(Stream.OUTPUT, batch) for batch in (2, 5, 6)]
+    bring_back(run.disk, earlier, back)
+    after = _status(run).buckets[0]
+    assert (after.output.oldest, after.output.files) == (9, before.output.files + 3)
+    size = sum(len(earlier.content(path)) for path in back)
+    assert after.output.bytes == before.output.bytes + size
+    assert replace(after, output=before.output) == before
+
+
 @pytest.mark.parametrize("look_back", [1, 4, 100])
 def test_sums_cover_the_batches_they_name_and_are_what_the_oracle_gives(look_back: int) -> None:
     run = _timed(11)
@@ -108,7 +124,8 @@ def test_bytes_are_those_of_the_files() -> None:
     assert first.output.bytes == sum(n for path, n in sizes.items() if path.startswith("out/00000"))
     assert first.output.packs == 1
     assert (first.output.oldest, first.output.newest) == (0, 19)
-    assert first.input.files == sum(path.startswith("in/00000/") for path in sizes)
+    segments = [path for path in sizes if path.startswith("in/00000/") and path.endswith(".seg")]
+    assert first.input.files == len(segments)
 
 
 def test_a_batch_is_committed_if_it_is_marked_or_has_a_later_one() -> None:

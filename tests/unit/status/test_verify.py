@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.followed import Followed
-from tests.support.harm import PLACES, flip_in, segment_path
+from tests.support.harm import PLACES, bring_back, flip_in, segment_path
 from tests.support.meddling import Meddled
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from trailmark.checkpoint.policy import Continuous, FullSnapshot
@@ -68,6 +68,16 @@ def test_a_file_that_is_gone_is_missing() -> None:
     run.disk.storage().delete(segment_path(Stream.OUTPUT, 4))
     finding = _only(_verify(run))
     assert (finding.trouble, finding.batch, finding.bucket) == ("missing", 4, 0)
+
+
+def test_files_that_came_back_after_a_trim_are_not_looked_at() -> None:
+    run = _counted()
+    earlier = run.disk.copy()
+    _trim(run)
+    bring_back(run.disk, earlier, [segment_path(Stream.OUTPUT, batch) for batch in (3, 7, 8)])
+    bring_back(run.disk, earlier, [segment_path(Stream.INPUT, 20)])
+    run.disk.flip(segment_path(Stream.OUTPUT, 7), 100, 1)
+    assert _verify(run).is_whole
 
 
 def test_damaged_packs_are_found_batch_by_batch() -> None:

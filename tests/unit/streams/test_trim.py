@@ -42,7 +42,7 @@ def test_a_trim_by_number_removes_the_batches_before_it_and_their_files() -> Non
     stream = _stream(disk)
     size = sum(len(disk.content(path)) for path in _data(disk))
     done = trim_before(stream.storage, stream.files.log, 5)
-    assert (done.before, done.batches, done.unreadable) == (5, 5, [])
+    assert (done.before, done.batches, done.unreadable) == (5, 5, ())
     assert stream.files.log.batches() == [5, 6, 7]
     assert _data(disk) == _named(stream)
     assert done.bytes == size - sum(len(disk.content(path)) for path in _data(disk))
@@ -94,7 +94,7 @@ def test_a_damaged_manifest_goes_with_those_around_it() -> None:
     with pytest.raises(DamagedSegment):
         read_manifest(stream.files.log, 2)
     done = trim_stream(stream.storage, stream.files.log, Retention(batches=4), stream.now_us)
-    assert (done.before, done.batches, done.unreadable) == (4, 4, [2])
+    assert (done.before, done.batches, done.unreadable) == (4, 4, (2,))
     assert _data(disk) - _named(stream) == lost
     assert set(left_over_files(stream.storage, stream.meta, stream.files.log, _LATER)) == lost
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.disk import Crashed
 from tests.support.engine import Query
 from tests.support.followed import Followed
-from tests.support.harm import flip_in
+from tests.support.harm import bring_back, flip_in, segment_path
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, NoCheckpoint
@@ -22,8 +22,9 @@ from trailmark.engine.commits import (
 )
 from trailmark.errors import BatchGoesBackward, MissingInput, MissingSegment, SettingError
 from trailmark.log import LocalStorage
-from trailmark.records import Stream
+from trailmark.records import Foundation, Stream
 from trailmark.status.logs import OperatorFiles
+from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
 from trailmark.upkeep import TruncateReport, merge_operator, plan_truncate, truncate_operator
 
@@ -258,6 +259,34 @@ def test_a_batch_whose_state_cannot_be_rebuilt_any_more_is_refused() -> None:
     run.query.logs().input(0).trim(needs + 1)
     with pytest.raises(MissingInput, match="has to replay"):
         plan_truncate(_files(run), 6)
+
+
+def _run_with_snapshots(run: Followed, batches: int) -> None:
+    for _ in range(batches):
+        run.step()
+        run.query.open()[0]._snapshots.collect()
+
+
+def test_a_snapshot_that_was_trimmed_and_came_back_is_not_counted_on_and_does_not_stay() -> None:
+    """The cut goes to before the mark of the snapshots: what is left over there is deleted, and
+    new ones are written."""
+    case = count_case(random_orders(random.Random(3), batches=20, rows=30, items=25), size=9)
+    run = Followed(case, FullSnapshot(2, asynchronous=True))
+    _run_with_snapshots(run, 8)
+    before = run.copy()
+    _run_with_snapshots(run, 6)
+    plan = plan_bucket(_files(run), 0, 7)
+    assert plan.foundation is Foundation.SNAPSHOT
+    earlier = run.disk.copy()
+    assert len(run.query.logs().snapshots(0).trim(13).deleted) > 1
+    bring_back(run.disk, earlier, [segment_path(Stream.SNAPSHOT, plan.base)])
+    assert plan.base in [skipped.batch for skipped in plan_bucket(_files(run), 0, 7).skipped]
+    run.query.stop()
+    _truncate(run, 7)
+    assert not [path for path in run.disk.files() if path.startswith("snap/")]
+    resumed = _resume(before, run)
+    _run_with_snapshots(resumed, 4)
+    assert resumed.query.logs().snapshots(0).oldest() in range(8, 12)
 
 
 def test_a_torn_newest_batch_is_cut_off_and_done_again() -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from trailmark.log.storage.protocol import Part
+from trailmark.values import dataclass
 
 #: The most pieces one `writev` takes (POSIX promises 16, Linux and macOS give 1024).
 _PIECES_PER_WRITE = min(1024, os.sysconf("SC_IOV_MAX")) if hasattr(os, "sysconf") else 16

@@ -15,7 +15,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.storage.faults import translated
@@ -110,15 +110,17 @@ class LocalStorage:
             found = self._files.list_directory(self._at(directory))
         return sorted(e.name for e in found if not e.is_file and not e.name.startswith("."))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, synced: bool = True) -> None:
         final = self._at(path)
         with translated("delete the file", final):
-            try:
+            with suppress(FileNotFoundError):
                 self._files.unlink(final)
-            except FileNotFoundError:
+            if not synced:
                 return
-            # Under either durability: files that came back out of order would look like a gap.
-            self._files.sync_directory(os.path.dirname(final))
+            # Under either durability: files that came back out of order would look like a gap. And
+            # though it was gone already: whoever took it away may not have synced that yet.
+            with suppress(FileNotFoundError):
+                self._files.sync_directory(os.path.dirname(final))
 
     def set_aside(self, path: str) -> str:
         source = self._at(path)

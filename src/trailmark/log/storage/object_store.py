@@ -120,7 +120,8 @@ class ObjectStorage:
             found = self._api.list_with_delimiter(self._store, prefix)["common_prefixes"]
         return sorted(split_path(each.rstrip("/"))[1] for each in found)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, synced: bool = True) -> None:
+        del synced  # an acknowledged deletion lasts
         try:
             with self._translated("delete the object", path):
                 self._api.delete(self._store, check_path(path))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from trailmark.values import dataclass
 
 #: One piece of a file to be written. A file is given in pieces so that nobody has to join them.
 Part: TypeAlias = bytes | memoryview
@@ -65,10 +66,12 @@ class Storage(Protocol):
         An object store knows no empty directories, and so finds none where there is nothing.
         """
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, synced: bool = True) -> None:
         """Remove a file if it is there, so that no power failure brings it back.
 
-        Deletions therefore survive in the order they were made in.
+        Deletions therefore survive in the order they were made in. Those that are not ``synced``
+        do not: until something else in the directory is synced, a power failure may bring any of
+        the files back and leave the others away.
         """
 
     def set_aside(self, path: str) -> str:

@@ -11,17 +11,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.spark_java import submit_arguments
+
 
 def pytest_configure() -> None:
-    """A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests
-    start and interrupt."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
+    # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests
+    # start and interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark as it comes, but for what keeps it quiet and inside its own directory."""
+    """Spark as it comes, but for what keeps it quick, quiet and inside its own directory."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     place = tmp_path_factory.mktemp("spark")
     session = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.spark_java import submit_arguments
+from tests.support.spark_java import LIGHT_CHECKPOINT, submit_arguments
 
 
 def pytest_configure() -> None:
@@ -36,6 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(place / "local"))
         .config("spark.sql.warehouse.dir", str(place / "warehouse"))
         .config("spark.sql.session.timeZone", "Pacific/Chatham")
+        .config(map={**LIGHT_CHECKPOINT})
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.spark_java import LIGHT_CHECKPOINT
 from tests.support.spark_runs import Application
 
 
@@ -13,6 +14,6 @@ from tests.support.spark_runs import Application
 def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """Runs what it is given; the sessions of other tests are not touched by it."""
     directory = tmp_path_factory.mktemp("application")
-    with Application(directory, [], serve=True) as application:
+    with Application(directory, [], conf=LIGHT_CHECKPOINT, serve=True) as application:
         yield application
         application.finish()

@@ -20,6 +20,16 @@ from tests.support.spark_query import Config
 _ARCHIVE = Path(sys.prefix, "spark.jsa")
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+#: How Spark writes its checkpoint where tests do not kill it. The way it takes by default runs
+#: readlink(1) some thirty times in a batch, for a third of the time that a small batch takes. The
+#: files are the same.
+LIGHT_CHECKPOINT = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    )
+}
+
 
 def submit_arguments() -> str:
     """For PYSPARK_SUBMIT_ARGS, which all that a test starts inherits.

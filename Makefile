@@ -39,7 +39,7 @@ $(VENV)/spark.jsa: $(VENV)/.ready | java
 
 .PHONY: test
 test: lint $(VENV)/spark.jsa ## All checks and all tests (what CI runs)
-	$(SPARK) $(BIN)/pytest --numprocesses auto --dist worksteal
+	$(SPARK) $(BIN)/pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo
 demo: java ## Kill a query on Spark, see it recover, and compare its results

@@ -36,7 +36,9 @@ def submit_arguments() -> str:
 
     The options that an application has of its own come after these, and count.
     """
-    return _arguments(f"-XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.exists() else "")
+    # Whom the archive does not fit says so on its output, among what tests read there.
+    use = f"-XX:SharedArchiveFile={_ARCHIVE} -Xlog:cds*=off"
+    return _arguments(use if _ARCHIVE.exists() else "")
 
 
 def _arguments(more: str) -> str:

@@ -33,9 +33,13 @@ lint: setup ## Style, types and the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Spark's classes as the JVMs of tests load them; see tests/support/spark_java.py.
+$(VENV)/spark.jsa: $(VENV)/.ready | java
+	$(SPARK) $(BIN)/python -m tests.support.spark_java
+
 .PHONY: test
-test: lint java ## All checks and all tests (what CI runs)
-	$(SPARK) $(BIN)/pytest --numprocesses auto --dist worksteal
+test: lint $(VENV)/spark.jsa ## All checks and all tests (what CI runs)
+	$(SPARK) $(BIN)/pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo
 demo: java ## Kill a query on Spark, see it recover, and compare its results

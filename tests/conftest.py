@@ -11,17 +11,55 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.spark_java import LIGHT_CHECKPOINT, submit_arguments
+
 
 def pytest_configure() -> None:
-    """A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests
-    start and interrupt."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
+    # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests
+    # start and interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For several processes (``--dist loadgroup``): which tests stay together, and which go first.
+
+    What several tests share is made once, not once in every process. The longest tests go first, so
+    that no process is still busy with one when the others have nothing left to do.
+    """
+    for item in items:
+        name = _shared_by(item)
+        if name is not None:
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: (_shared_by(item) != "spark", _turn(_part(item))))
+
+
+#: Fixtures that take seconds to make.
+_SHARED = ("spark", "application", "retrying", "sanitized")
+_LONGEST_FIRST = ("spark", "e2e", "property", "crash", "unit")
+
+
+def _shared_by(item: pytest.Item) -> str | None:
+    names = getattr(item, "fixturenames", ())
+    shared = next((name for name in _SHARED if name in names), None)
+    # Unit tests are many and short: handing them out one by one takes longer than most of them.
+    return item.location[0] if shared is None and _part(item) == "unit" else shared
+
+
+def _turn(part: str) -> int:
+    return (*_LONGEST_FIRST, part).index(part)
+
+
+def _part(item: pytest.Item) -> str:
+    """The directory of ``tests`` that it is in."""
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark as it comes, but for what keeps it quiet and inside its own directory."""
+    """Spark as it comes, but for what keeps it quick, quiet and inside its own directory."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     place = tmp_path_factory.mktemp("spark")
     session = (
@@ -33,6 +71,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(place / "local"))
         .config("spark.sql.warehouse.dir", str(place / "warehouse"))
         .config("spark.sql.session.timeZone", "Pacific/Chatham")
+        .config(map={**LIGHT_CHECKPOINT})
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -29,6 +29,7 @@ class _SmallLog:
 
     def __init__(self) -> None:
         case = small_case(SMALL_WINDOWS["time"], _BATCHES, ["total", "last"])
+        self.operator = case.operator()
         self.disk = SimulatedDisk()
         self.query = Query(case, self.disk, Continuous(q=4))
         judge = Judge(case, 1)
@@ -55,8 +56,7 @@ class _SmallLog:
             assert_same_rows(contiguous(logged), plain_rows(rows.select(names)), "input")
 
     def check_recovery(self) -> None:
-        operator = self.query.case.operator()
-        logs = self.query.logs()
+        operator, logs = self.operator, self.query.logs()
         output, inputs = logs.output(0), logs.input(0)
         plan = plan_recovery(
             operator.identities, output, inputs, logs.snapshots(0), _BATCHES - 1, 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,8 @@ from tests.support.spark_orders import Orders, assert_sink_is_right, make_query,
 from tests.support.spark_runs import Application
 
 
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    with Application(tmp_path_factory.mktemp("cache-loss"), [], serve=True) as application:
-        yield application
-        application.finish()
-
-
 def test_a_cache_that_is_deleted_between_batches_is_recovered_from_the_log(
-    tmp_path: Path, session: Application
+    tmp_path: Path, application: Application
 ) -> None:
     orders = Orders(tmp_path / "in", seed=11)
     queries = [make_query(tmp_path, orders, window) for window in ("count", "time")]
@@ -30,7 +22,7 @@ def test_a_cache_that_is_deleted_between_batches_is_recovered_from_the_log(
     for _ in range(3):
         first_after.append(len(orders.files))
         orders.feed(3)
-        assert session.run(queries) == ""
+        assert application.run(queries) == ""
         for query in queries:
             shutil.rmtree(query.cache)
     for query in queries:
@@ -44,12 +36,12 @@ def test_a_cache_that_is_deleted_between_batches_is_recovered_from_the_log(
 
 
 def test_a_cache_that_is_deleted_all_the_time_changes_no_result(
-    tmp_path: Path, session: Application
+    tmp_path: Path, application: Application
 ) -> None:
     orders = Orders(tmp_path / "in", seed=12)
     orders.feed(12)
     queries = [make_query(tmp_path, orders, window, slow_s=0.02) for window in ("count", "time")]
-    running = session.start(queries)
+    running = application.start(queries)
     deleted = 0
     while not running.has_ended:
         for query in queries:

@@ -1,13 +1,8 @@
-"""A checkpoint or a path that is not what it was: refused, with what to do, and nothing is changed.
-
-All of it runs in one Spark application. It has processes of its own, so that the sessions of other
-tests are not touched.
-"""
+"""A checkpoint or path that is not what it was: refused, with what to do, and nothing changed."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,13 +19,6 @@ from tests.support.spark_query import Query
 from tests.support.spark_runs import Application
 
 _RESTORE = "or start with a new path and a new checkpoint"
-
-
-@pytest.fixture(scope="module")
-def refusal_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    with Application(tmp_path_factory.mktemp("refusals"), [], serve=True) as application:
-        yield application
-        application.finish()
 
 
 @dataclass
@@ -93,9 +81,9 @@ def other_sink(query: Query) -> Query:
 
 
 def test_a_deleted_checkpoint_is_refused_and_nothing_is_overwritten(
-    tmp_path: Path, refusal_session: Application
+    tmp_path: Path, application: Application
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, "count")
+    scene = Scene.prepare(application, tmp_path, "count")
     shutil.rmtree(scene.query.checkpoint)
     scene.assert_refused(other_sink(scene.query), "OtherQuery", "Give each query a path of its own")
     scene.assert_goes_on_once_restored()
@@ -103,45 +91,45 @@ def test_a_deleted_checkpoint_is_refused_and_nothing_is_overwritten(
 
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_a_checkpoint_rolled_back_by_two_batches_is_refused_and_nothing_is_overwritten(
-    tmp_path: Path, refusal_session: Application, window: str
+    tmp_path: Path, application: Application, window: str
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, window)
+    scene = Scene.prepare(application, tmp_path, window)
     scene.roll_back(2)
     scene.assert_refused(other_sink(scene.query), "BatchGoesBackward", _RESTORE)
     scene.assert_goes_on_once_restored()
 
 
 def test_a_batch_that_is_planned_again_with_other_rows_is_refused_and_nothing_is_overwritten(
-    tmp_path: Path, refusal_session: Application
+    tmp_path: Path, application: Application
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, "count")
+    scene = Scene.prepare(application, tmp_path, "count")
     scene.roll_back(1)  # with the new file, the batch that was the last has two
     scene.assert_refused(other_sink(scene.query), "InputDiffers", _RESTORE)
     scene.assert_goes_on_once_restored()
 
 
 def test_a_deleted_checkpoint_is_refused_where_the_sink_has_the_batches_already(
-    tmp_path: Path, refusal_session: Application
+    tmp_path: Path, application: Application
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, "count")
+    scene = Scene.prepare(application, tmp_path, "count")
     shutil.rmtree(scene.query.checkpoint)
     scene.assert_refused(scene.query, "OtherQuery", "Give each query a path of its own")
     scene.assert_goes_on_once_restored()
 
 
 def test_a_rolled_back_checkpoint_is_refused_where_the_sink_has_the_batches_already(
-    tmp_path: Path, refusal_session: Application
+    tmp_path: Path, application: Application
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, "count")
+    scene = Scene.prepare(application, tmp_path, "count")
     scene.roll_back(2)
     scene.assert_refused(scene.query, "BatchGoesBackward", "Restore it and delete this file")
     scene.assert_goes_on_once_restored()
 
 
 def test_a_path_of_another_query_is_refused_and_nothing_is_overwritten(
-    tmp_path: Path, refusal_session: Application
+    tmp_path: Path, application: Application
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, "time")
+    scene = Scene.prepare(application, tmp_path, "time")
     other = make_query(tmp_path, scene.orders, "time", name=f"other-{tmp_path.name}")
     other = replace(other, path=scene.query.path)
     scene.assert_refused(other, "OtherQuery", "Give each query a path of its own")
@@ -151,12 +139,12 @@ def test_a_path_of_another_query_is_refused_and_nothing_is_overwritten(
 
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_a_deleted_path_is_refused_and_only_its_description_is_written(
-    tmp_path: Path, refusal_session: Application, window: str
+    tmp_path: Path, application: Application, window: str
 ) -> None:
-    scene = Scene.prepare(refusal_session, tmp_path, window)
+    scene = Scene.prepare(application, tmp_path, window)
     aside = f"{scene.query.path}-aside"
     Path(scene.query.path).rename(aside)
-    message = refusal_session.run([scene.query])
+    message = application.run([scene.query])
     assert "trailmark.errors.BatchSkipped: " in message, message or "it was not refused"
     assert "  next:  " in message
     written = [str(path) for path in Path(scene.query.path).rglob("*") if path.is_file()]

@@ -13,10 +13,7 @@ from tests.support.spark_orders import (
 )
 from tests.support.spark_runs import Application, Cluster, caught, hold_a_worker, release
 
-_EXECUTORS = {
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.memory": "512m",
-}
+_EXECUTORS = {"spark.executor.memory": "512m"}
 
 
 def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace_in_the_results(

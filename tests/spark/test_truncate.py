@@ -5,7 +5,6 @@ What is tried here is what ``docs/operations.md`` says, step by step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from trailmark.cli import main
 
 #: The batch everything goes back to, and the newest there was.
 _BACK_TO, _NEWEST = 4, 6
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    with Application(tmp_path_factory.mktemp("truncate"), [], serve=True) as application:
-        yield application
-        application.finish()
 
 
 def _remove_after(directory: Path, batch: int) -> None:
@@ -46,9 +38,9 @@ def _prepare(application: Application, directory: Path, window: str) -> tuple[Or
 @pytest.mark.parametrize("plans_anew", [False, True], ids=["the same batch", "planned anew"])
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_a_query_goes_on_after_logs_checkpoint_and_sink_went_back_to_the_same_batch(
-    window: str, plans_anew: bool, tmp_path: Path, session: Application
+    window: str, plans_anew: bool, tmp_path: Path, application: Application
 ) -> None:
-    orders, query = _prepare(session, tmp_path, window)
+    orders, query = _prepare(application, tmp_path, window)
     assert main(["truncate", query.path, "--to-batch", str(_BACK_TO), "--yes"]) == 0
     checkpoint = Path(query.checkpoint)
     _remove_after(checkpoint / "commits", _BACK_TO)
@@ -56,7 +48,7 @@ def test_a_query_goes_on_after_logs_checkpoint_and_sink_went_back_to_the_same_ba
     _remove_after(Path(query.out, "_spark_metadata"), _BACK_TO)
     if not plans_anew:
         orders.feed(3)
-    assert session.run([query]) == ""
+    assert application.run([query]) == ""
     assert newest_of(query, "commits") > _BACK_TO
     assert_sink_is_right(query, orders)
     assert not Path(query.path, "rolled-back").exists()
@@ -64,25 +56,25 @@ def test_a_query_goes_on_after_logs_checkpoint_and_sink_went_back_to_the_same_ba
 
 
 def test_a_file_sink_that_was_not_rolled_back_leaves_batches_out_and_the_query_is_refused(
-    tmp_path: Path, session: Application
+    tmp_path: Path, application: Application
 ) -> None:
     """The sink skips what it has without asking for the rows, so the logs miss those batches."""
-    orders, query = _prepare(session, tmp_path, "count")
+    orders, query = _prepare(application, tmp_path, "count")
     assert main(["truncate", query.path, "--to-batch", str(_BACK_TO), "--yes"]) == 0
     _remove_after(Path(query.checkpoint, "commits"), _BACK_TO)
     _remove_after(Path(query.checkpoint, "offsets"), _BACK_TO)
     orders.feed(3)
-    message = session.run([query])
+    message = application.run([query])
     assert "trailmark.errors.BatchSkipped: " in message, message or "it was not refused"
 
 
 def test_a_checkpoint_that_was_not_rolled_back_is_refused(
-    tmp_path: Path, session: Application
+    tmp_path: Path, application: Application
 ) -> None:
     """Spark would go on behind the cut; the batches between would be lost."""
-    orders, query = _prepare(session, tmp_path, "count")
+    orders, query = _prepare(application, tmp_path, "count")
     assert main(["truncate", query.path, "--to-batch", str(_BACK_TO), "--yes"]) == 0
     orders.feed(1)
-    message = session.run([query])
+    message = application.run([query])
     assert "trailmark.errors.BatchSkipped: " in message, message or "it was not refused"
     assert f"batch {_BACK_TO + 1} is missing" in message

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.spark_java import LIGHT_CHECKPOINT
 from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
@@ -24,7 +25,9 @@ from tests.support.spark_runs import Application, caught, hold_a_worker, release
 def retrying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """An application whose tasks may fail three times."""
     directory = tmp_path_factory.mktemp("retrying")
-    with Application(directory, [], master="local[2,4]", serve=True) as application:
+    with Application(
+        directory, [], master="local[2,4]", conf=LIGHT_CHECKPOINT, serve=True
+    ) as application:
         yield application
         application.finish()
 

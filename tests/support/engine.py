@@ -24,6 +24,7 @@ from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import BatchReport, Bucket, OperatorLogs
 from trailmark.log import Segment
+from trailmark.operators.aggregate import Aggregate
 from trailmark.records import FrameKind
 from trailmark.settings import LogSettings
 from trailmark.state.cache import StateCache
@@ -55,11 +56,16 @@ class Query:
     def __post_init__(self) -> None:
         self.clock = StepClock()
         self._open: list[Bucket] | None = None
+        self._operator = self.case.operator()
 
     def logs(self) -> OperatorLogs:
+        """The logs as a new process finds them."""
+        return self._logs_of(self._operator)
+
+    def _logs_of(self, operator: Aggregate) -> OperatorLogs:
         return OperatorLogs(
             self.disk.storage(),
-            self.case.operator(),
+            operator,
             buckets=self.buckets,
             query_id="query",
             settings=self.settings,
@@ -67,9 +73,9 @@ class Query:
 
     def open(self) -> list[Bucket]:
         if self._open is None:
-            logs = self.logs()
+            operator = self.case.operator()  # a new one, as all that a process has in memory
+            logs = self._logs_of(operator)
             cache = StateCache(self.cache_root) if self.cache_root is not None else None
-            operator = self.case.operator()
             self._open = [
                 Bucket(operator, logs, number, self.policy, cache, self.clock)
                 for number in range(self.buckets)
@@ -103,7 +109,7 @@ class Judge:
     """Compares what a query did, batch by batch, with the oracle on the logged input."""
 
     def __init__(self, case: Case, buckets: int) -> None:
-        self._case = case
+        self._operator = case.operator()
         self._oracles = [case.oracle() for _ in range(buckets)]
         self._outcomes: dict[tuple[int, int], OracleOutcome] = {}
 
@@ -139,7 +145,7 @@ class Judge:
             table = bucket.table()
             if table is None:
                 continue
-            found = table_states(self._case.operator(), table)
+            found = table_states(self._operator, table)
             assert_same_states(found, self._oracles[number].open_windows(), f"state {after}")
 
     def outcome(self, number: int, batch: int) -> OracleOutcome:

@@ -158,8 +158,6 @@ def open_session(config: Config) -> SparkSession:
         "spark.local.dir": f"{config.scratch}/local",
         "spark.sql.warehouse.dir": f"{config.scratch}/warehouse",
         "spark.sql.session.timeZone": "UTC",
-        # Applications live for seconds here: what makes them start sooner matters most.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **config.conf,
     }
     builder = SparkSession.builder.master(config.master).appName("trailmark tests")

@@ -159,7 +159,8 @@ class TrailmarkReader(spark.DataSourceReader):
             for chunk in batch.chunks
             if chunk.rows
         ]
-        return self._rows.partitions(chunks)
+        # For no partition Spark would make up one of its own.
+        return self._rows.partitions(chunks) or [ChunksOfStream(())]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ChunksOfStream)

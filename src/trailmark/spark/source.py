@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -29,6 +29,14 @@ from trailmark.streams.table import bounds
 from trailmark.streams.times import Span
 from trailmark.streams.view import Chunk, StreamBatch, StreamView, open_view
 from trailmark.streams.writer import StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    # Spark 4.0 has no such name. It gives Arrow batches to this one, in streaming queries as well.
+    DataSourceStreamArrowWriter = getattr(
+        spark, "DataSourceStreamArrowWriter", spark.DataSourceArrowWriter
+    )
 
 _log = logging.getLogger("trailmark")
 
@@ -401,7 +409,7 @@ class TrailmarkWriter(spark.DataSourceArrowWriter):
         self._writing.stream().discard(_files(messages))
 
 
-class TrailmarkStreamWriter(spark.DataSourceStreamArrowWriter):
+class TrailmarkStreamWriter(DataSourceStreamArrowWriter):
     """Adds the batches of a query to a stream, each of them once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:

@@ -21,8 +21,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,10 +208,15 @@ class Follower:
 
 def run(spark: SparkSession, queries: list[Query]) -> bool:
     """Runs queries side by side to the end of their input; tells whether they all got there."""
+    return run_to_end(spark, [partial(start, spark, query) for query in queries])
+
+
+def run_to_end(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) -> bool:
+    """Starts queries and waits for all of them; tells whether they all came to their end."""
     running: list[StreamingQuery] = []
     failure = ""
     try:
-        running.extend(start(spark, query) for query in queries)
+        running.extend(begin() for begin in starts)
         for query in running:
             query.awaitTermination()
     except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to see it

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from tests.support.spark_query import Config, Query
+from tests.support.stream_query import Step, StepsConfig
 
 _REPOSITORY = Path(__file__).parents[2]
 #: Far more than anything takes here, on a busy machine too.
@@ -80,15 +81,37 @@ class Application:
         serve: bool = False,
         wrapper: Sequence[str] = (),
     ) -> None:
+        scratch = str(directory)
+        config = Config(master, scratch, list(queries), conf or {}, serve)
+        self._begin(directory, "tests.support.spark_query", config, wrapper)
+
+    @classmethod
+    def of_steps(
+        cls,
+        directory: Path,
+        steps: Sequence[Step],
+        *,
+        master: str = "local[2]",
+        conf: dict[str, str] | None = None,
+    ) -> Application:
+        """An application that moves rows between persistent streams."""
+        application = cls.__new__(cls)
+        config = StepsConfig(master, str(directory), list(steps), conf or {})
+        application._begin(directory, "tests.support.stream_query", config, ())
+        return application
+
+    def _begin(
+        self, directory: Path, module: str, config: Config | StepsConfig, wrapper: Sequence[str]
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        config = directory / "config.json"
-        Config(master, str(directory), list(queries), conf or {}, serve).write(config)
+        path = directory / "config.json"
+        config.write(path)
         self._said: list[str] = []
         self._rounds = 0  # that of the configuration
         self._errors = directory / "stderr"
         with open(self._errors, "ab") as errors:
             self._process = subprocess.Popen(
-                [*wrapper, sys.executable, "-m", "tests.support.spark_query", str(config)],
+                [*wrapper, sys.executable, "-m", module, str(path)],
                 cwd=_REPOSITORY,
                 env=_environment(),
                 stdin=subprocess.PIPE,
@@ -129,7 +152,7 @@ class Application:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.story()}") from None
 
-    def wait_for_batch(self, query: Query, batch: int = 0) -> None:
+    def wait_for_batch(self, query: Query | Step, batch: int = 0) -> None:
         """Waits until a query has committed a batch that is not before this one."""
         self.wait_until(
             f"batch {batch} of {query.name}",
@@ -204,6 +227,10 @@ class Application:
         """kill -9 of one of its processes, and wait until it is gone."""
         _kill([process for process in self.processes() if process.pid == pid])
         self.wait_until("it is gone", lambda: pid not in {p.pid for p in self.processes()})
+
+    def kill_if_there(self, pid: int) -> None:
+        """kill -9 of one of its processes, which may have ended by itself meanwhile."""
+        _kill([process for process in self.processes() if process.pid == pid])
 
     def close(self) -> None:
         """Ends what is left of it."""
@@ -335,21 +362,21 @@ class Cluster:
 # Traps (see `tests.support.spark_query`)
 
 
-def set_trap(query: Query, kind: str) -> None:
+def set_trap(query: Query | Step, kind: str) -> None:
     Path(query.trap, kind).touch()
 
 
-def caught(query: Query, kind: str) -> list[int]:
+def caught(query: Query | Step, kind: str) -> list[int]:
     """The processes that have met a trap and have not been let go."""
     return [int(path.suffix[1:]) for path in Path(query.trap).glob(f"{kind}.*")]
 
 
-def release(query: Query) -> None:
+def release(query: Query | Step) -> None:
     for path in Path(query.trap).glob("hold.*"):
         path.unlink()
 
 
-def hold_a_worker(application: Application, query: Query) -> int:
+def hold_a_worker(application: Application, query: Query | Step) -> int:
     """The process id of a worker that now stands still in the middle of a batch."""
     set_trap(query, "hold")
     application.wait_until("a worker is held", lambda: bool(caught(query, "hold")))

@@ -138,7 +138,11 @@ def _whole(given: _Given, name: str, least: int = 0) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < least:
-        raise SettingError(f"{text!r} is not a whole number from {least} up.", where=name)
+        raise SettingError(
+            f"{text!r} is not a whole number from {least} up.",
+            where=name,
+            fix=f"Write it in digits, such as {max(least, 100)}.",
+        )
     return int(text)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -27,8 +27,16 @@ from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.table import bounds
 from trailmark.streams.times import Span
-from trailmark.streams.view import Chunk, StreamView, open_view
+from trailmark.streams.view import Chunk, StreamBatch, StreamView, open_view
 from trailmark.streams.writer import StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    # Spark 4.0 has no such name. It gives Arrow batches to this one, in streaming queries as well.
+    DataSourceStreamArrowWriter = getattr(
+        spark, "DataSourceStreamArrowWriter", spark.DataSourceArrowWriter
+    )
 
 _log = logging.getLogger("trailmark")
 
@@ -159,7 +167,8 @@ class TrailmarkReader(spark.DataSourceReader):
             for chunk in batch.chunks
             if chunk.rows
         ]
-        return self._rows.partitions(chunks)
+        # For no partition Spark would make up one of its own.
+        return self._rows.partitions(chunks) or [ChunksOfStream(())]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ChunksOfStream)
@@ -177,14 +186,14 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         self._rows = _Rows(options, schema)
         self._opened: StreamView | None = None
         self._target: int | None = None
+        self._is_registered = False
 
     def initialOffset(self) -> dict[str, Any]:
         view = self._view()
         if view is None:
-            return {"batch": 0, "log": ""}
+            return {"batch": self._options.span.first_batch or 0, "log": ""}
         batch = self._starting_batch(view)
-        if self._options.reader is not None:
-            register(self._storage(), self._options.reader, view.stream, batch)
+        self._register(view, batch)
         return self._offset(view, batch)
 
     def latestOffset(
@@ -196,15 +205,18 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         """
         view = self._view()
         if view is None:
-            return start or {"batch": 0, "log": ""}
+            return self.initialOffset() if start is None else start
         end = view.end() if self._target is None else self._target
         if start is None:
             return self._offset(view, end)
-        first = start["batch"]
+        is_other = _is_other(start, view)
+        first = view.oldest() if is_other else int(start["batch"])
+        self._register(view, first)
         limits = self._options.limits
         if limits.has_any and not limits.are_lifted_by(limit):
             end = self._admitted(view, first, end, limits)
-        return self._offset(view, max(first, end))
+        # Where nothing is new, Spark shall see no change, also when the stream has just begun.
+        return start if end <= first and not is_other else self._offset(view, max(first, end))
 
     def getDefaultReadLimit(self) -> Any:
         return self._options.limits.default()
@@ -221,12 +233,15 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[spark.InputPartition]:
         view = self._view()
+        if view is None and end["log"] == "":
+            return []  # Spark begins with a batch, also where there is nothing to read yet
         if view is None:
             raise _data_loss("The stream is gone.", self._options.path)
         first = self._readable_from(view, start, end["batch"])
+        self._register(view, first)
         chunks = [
             chunk
-            for batch in view.batches(first, end["batch"], Span())
+            for batch in self._batches(view, first, end["batch"], complains=True)
             for chunk in batch.chunks
             if chunk.rows
         ]
@@ -256,6 +271,12 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
             self._opened = self._rows.open()
         return self._opened
 
+    def _register(self, view: StreamView, batch: int) -> None:
+        """Says what a named reader needs, as soon as there is a stream: it may begin later."""
+        if self._options.reader is not None and not self._is_registered:
+            register(self._storage(), self._options.reader, view.stream, batch)
+            self._is_registered = True
+
     def _offset(self, view: StreamView, batch: int) -> dict[str, Any]:
         return {"batch": batch, "log": view.log_id}
 
@@ -270,7 +291,9 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
     def _admitted(self, view: StreamView, first: int, end: int, limits: ReadLimits) -> int:
         rows = size = 0
         reached = first
-        for batch in view.batches(self._clamped(view, first, end), end, Span()):
+        # Where there is something to be counted; what is gone is for `partitions` to complain.
+        there = min(end, max(first, view.oldest()))
+        for batch in self._batches(view, there, end, complains=False):
             if rows and not limits.admits(rows, size, batch):
                 break
             rows, size = rows + batch.rows, size + batch.bytes
@@ -279,27 +302,48 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
             return end
         return reached
 
-    def _clamped(self, view: StreamView, first: int, end: int) -> int:
-        """Where there is something to be counted; what is gone is for `partitions` to complain."""
-        return min(end, max(first, view.oldest()))
+    def _batches(
+        self, view: StreamView, first: int, end: int, *, complains: bool
+    ) -> Iterator[StreamBatch]:
+        """The batches of a range, of which the first may be trimmed while they are looked at."""
+        while True:
+            try:
+                for batch in view.batches(first, end, Span()):
+                    yield batch
+                    first = batch.batch + 1
+                return
+            except MissingSegment:
+                oldest = view.oldest()
+                if oldest <= first:
+                    raise  # not trimmed, but missing
+                if complains:
+                    self._lose(_trimmed(first, min(oldest, end)), oldest)
+                first = min(oldest, end)
 
     def _readable_from(self, view: StreamView, start: Mapping[str, Any], end: int) -> int:
         """The first batch to be read; what should be read and is gone is a loss of data."""
         first = int(start["batch"])
-        is_other = start["log"] not in ("", view.log_id)
+        is_other = _is_other(start, view)
         oldest = view.oldest()
         if not is_other and (first >= oldest or first >= end):
             return first
-        what = (
-            "The path holds another stream than the query began to read."
-            if is_other
-            else f"Batches {first} to {min(oldest, end) - 1} are gone: they were trimmed before "
-            "they were read."
-        )
+        what = "The path holds another stream than the query began to read."
+        self._lose(what if is_other else _trimmed(first, min(oldest, end)), oldest)
+        return min(oldest, end)
+
+    def _lose(self, what: str, oldest: int) -> None:
         if self._options.fails_on_data_loss:
             raise _data_loss(what, self._options.path)
         _log.warning("%s: %s Reading goes on with batch %d.", self._options.path, what, oldest)
-        return min(oldest, end)
+
+
+def _is_other(offset: Mapping[str, Any], view: StreamView) -> bool:
+    """Whether an offset is of another stream than the one that is there now."""
+    return offset["log"] not in ("", view.log_id)
+
+
+def _trimmed(first: int, end: int) -> str:
+    return f"Batches {first} to {end - 1} are gone: they were trimmed before they were read."
 
 
 def _data_loss(what: str, where: str) -> DataLoss:
@@ -365,7 +409,7 @@ class TrailmarkWriter(spark.DataSourceArrowWriter):
         self._writing.stream().discard(_files(messages))
 
 
-class TrailmarkStreamWriter(spark.DataSourceStreamArrowWriter):
+class TrailmarkStreamWriter(DataSourceStreamArrowWriter):
     """Adds the batches of a query to a stream, each of them once."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -375,9 +419,17 @@ class TrailmarkStreamWriter(spark.DataSourceStreamArrowWriter):
         return self._writing.write(iterator)
 
     def commit(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
+        files = _files(messages)
         queries = {each.query_id for each in messages if isinstance(each, WrittenFiles)}
         assert len(queries) <= 1, "one query"
-        self._writing.stream().commit(_files(messages), next(iter(queries), None), batchId)
+        query_id = next(iter(queries), None)
+        if files and query_id is None:
+            raise SettingError(
+                "Spark does not say which query this is, so its batches cannot be told apart.",
+                where="sql.streaming.queryId",
+                fix="Start the query as usual, with writeStream...start().",
+            )
+        self._writing.stream().commit(files, query_id, batchId)
 
     def abort(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
         self._writing.stream().discard(_files(messages))

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from trailmark.engine.commits import newest_mark
 from trailmark.errors import SettingError
-from trailmark.log import OperatorMeta, Storage, StreamLog, TimeRange
-from trailmark.log.index import IndexEntry
+from trailmark.log import OperatorMeta, Storage, StreamLog, TimeRange, read_meta
 from trailmark.records import NO_BATCH, Stream
-from trailmark.status.logs import OperatorFiles, existing_meta
 from trailmark.streams.description import StreamDescription, is_stream
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.manifest import manifest_log, read_manifest
-from trailmark.streams.operator_rows import RECORDS, Records, rows_of_kind
 from trailmark.streams.times import Span
+
+if TYPE_CHECKING:
+    from trailmark.log.index import IndexEntry
 
 #: The largest number that a time can be in its unit.
 _LATEST = 2**63 - 1
@@ -101,9 +99,12 @@ class StreamView(Protocol):
 
 def open_view(storage: Storage, records: str | None = None) -> StreamView:
     """The view of a path: of a written stream, or of an operator's results or other records."""
-    meta = existing_meta(storage)
-    if not is_stream(meta):
-        return OperatorView(storage, _check_records(records or "results"))
+    meta = read_meta(storage)
+    if meta is None or not is_stream(meta):
+        # Spark starts a process for every commit of a written stream: that waits for no operator.
+        from trailmark.streams.operator_view import open_operator_view
+
+        return open_operator_view(storage, records)
     if records not in (None, "results"):
         raise SettingError(
             f"A written stream has rows and nothing else, not records {records!r}.",
@@ -111,17 +112,6 @@ def open_view(storage: Storage, records: str | None = None) -> StreamView:
             fix="Leave the option out.",
         )
     return WrittenView(storage, meta)
-
-
-def _check_records(records: str) -> Records:
-    for known in RECORDS:
-        if known == records:
-            return known
-    raise SettingError(
-        f"{records!r} are no records of an operator.",
-        where="records",
-        fix=f"Use one of {', '.join(RECORDS)}.",
-    )
 
 
 class WrittenView:
@@ -135,7 +125,7 @@ class WrittenView:
         self.source_schema = stream.source_schema
         self.time_column = stream.time_column
         self._log = manifest_log(storage, meta)
-        self._tail = _Tail(self._log)
+        self._tail = Tail(self._log)
 
     @property
     def log_id(self) -> str:
@@ -152,11 +142,11 @@ class WrittenView:
         return self._tail.newest() + 1
 
     def find(self, timestamp_us: int) -> int:
-        found = _find(self._log, timestamp_us, self.time_column is not None)
+        found = find_time(self._log, timestamp_us, self.time_column is not None)
         return self.end() if found == NO_BATCH else found
 
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
-        for batch in _wanted(self._log, first, end, span, self.time_column is not None):
+        for batch in wanted_batches(self._log, first, end, span, self.time_column is not None):
             manifest = read_manifest(self._log, batch)
             chunks = [
                 Chunk(batch, file.bucket, file.rows, file.bytes, file)
@@ -170,70 +160,10 @@ class WrittenView:
         needed = _with_time(columns, self.time_column, span)
         places = [self.schema.get_field_index(name) for name in needed]
         for rows in read_file(self._storage, self._meta.log_id, chunk.file, places):
-            yield _within(rows, self.time_column, span).select(list(columns))
+            yield rows_within(rows, self.time_column, span).select(list(columns))
 
 
-class OperatorView:
-    """Implements `StreamView` for one kind of an operator's records."""
-
-    source_schema = None
-
-    def __init__(self, storage: Storage, records: Records) -> None:
-        self._files = OperatorFiles(storage)
-        self._rows = rows_of_kind(self._files.meta, records)
-        self.schema = self._rows.schema
-        self.time_column = self._rows.time_column
-        self._logs = [self._files.log(self._rows.stream, b) for b in self._files.buckets]
-        self._outputs = [_Tail(self._files.log(Stream.OUTPUT, b)) for b in self._files.buckets]
-
-    @property
-    def log_id(self) -> str:
-        return str(self._files.meta.log_id)
-
-    @property
-    def stream(self) -> Stream:
-        return self._rows.stream
-
-    def oldest(self) -> int:
-        return max([self._files.meta.first_batch, *(log.oldest() for log in self._logs)])
-
-    def end(self) -> int:
-        # A query begins a batch when the one before is committed. Only the newest needs a mark.
-        is_marked = newest_mark(self._files.storage) + 1
-        newest = max(tail.newest() for tail in self._outputs)
-        return max(is_marked, newest, self._files.meta.first_batch)
-
-    def find(self, timestamp_us: int) -> int:
-        found = [_find(log, timestamp_us, self.time_column is not None) for log in self._logs]
-        return min((batch for batch in found if batch != NO_BATCH), default=self.end())
-
-    def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
-        wanted = [
-            set(_wanted(log, first, end, span, self.time_column is not None)) for log in self._logs
-        ]
-        for batch in range(first, end):
-            chunks = []
-            for log, batches in zip(self._logs, wanted, strict=True):
-                if batch in batches:
-                    footer, _ = log.read_footer(batch)
-                    rows = sum(footer.rows.get(kind, 0) for kind in self._rows.frames)
-                    # Rows are a small part of a segment with footprints. Its size would say little,
-                    # and finding it out costs another look.
-                    size = rows * _row_bytes(self.schema)
-                    chunks.append(Chunk(batch, log.identity.bucket, rows, size))
-            if chunks:
-                yield StreamBatch(batch, chunks)
-
-    def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
-        if chunk.rows == 0:
-            return
-        segment = self._logs[chunk.bucket].read(chunk.batch)
-        for table in self._rows.tables(segment):
-            for rows in table.to_batches():
-                yield _within(rows, self.time_column, span).select(list(columns))
-
-
-class _Tail:
+class Tail:
     """The newest batch of a log, for those who ask often."""
 
     def __init__(self, log: StreamLog) -> None:
@@ -241,6 +171,7 @@ class _Tail:
         self._newest = NO_BATCH
 
     def newest(self) -> int:
+        """The newest batch, or NO_BATCH."""
         if self._newest == NO_BATCH:
             self._newest = self._log.newest()
         while self._newest != NO_BATCH and self._is_plain(self._newest + 1):
@@ -256,12 +187,13 @@ class _Tail:
         return reader.storage.exists(reader.segment_path(batch))
 
 
-def _find(log: StreamLog, timestamp_us: int, has_times: bool) -> int:
+def find_time(log: StreamLog, timestamp_us: int, has_times: bool) -> int:
+    """The first batch that may hold a time or a later one, or NO_BATCH."""
     index = log.time_index()
     return index.find(timestamp_us) if has_times else index.find_written(timestamp_us)
 
 
-def _wanted(
+def wanted_batches(
     log: StreamLog, first: int, end: int, span: Span, has_times: bool
 ) -> Sequence[int] | range:
     """The batches that may hold rows of a span: by the index, if it is about times."""
@@ -282,10 +214,12 @@ def _with_time(columns: Sequence[str], time_column: str | None, span: Span) -> l
     return [*columns, time_column]
 
 
-def _within(rows: pa.RecordBatch, time_column: str | None, span: Span) -> pa.RecordBatch:
+def rows_within(rows: pa.RecordBatch, time_column: str | None, span: Span) -> pa.RecordBatch:
     """Only the rows whose time is asked for."""
     if time_column is None or not span.has_times:
         return rows
+    import pyarrow.compute as pc
+
     times = rows.column(time_column)
     first, last = _in_unit(span, times.type.unit)
     if first > _LATEST or last < -_LATEST - 1:
@@ -306,12 +240,3 @@ def _in_unit(span: Span, unit: str) -> tuple[int, int]:
     first = -_LATEST - 1 if span.first_us is None else -(-span.first_us // per_unit) * factor
     last = _LATEST if span.last_us is None else span.last_us // per_unit * factor
     return first, last
-
-
-def _row_bytes(schema: pa.Schema) -> int:
-    """About how many bytes a row takes; texts and nested columns are guessed."""
-    guess = 32
-    return sum(
-        max(1, field.type.bit_width // 8) if pa.types.is_primitive(field.type) else guess
-        for field in schema
-    )

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged, TrailmarkError
 from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
@@ -170,6 +169,8 @@ class StreamWriter:
     def _times(self, rows: pa.Table) -> TimeRange | None:
         if self._stream.time_column is None:
             return None
+        import pyarrow.compute as pc  # not for streams without it, nor for commits
+
         bounds = pc.min_max(rows.column(self._stream.time_column))
         if not bounds["min"].is_valid:
             return None  # all times are null

@@ -1,0 +1,110 @@
+"""The view of an operator's logs: one kind of its records, as far as its query has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from trailmark.engine.commits import newest_mark
+from trailmark.errors import SettingError
+from trailmark.log import Storage
+from trailmark.records import NO_BATCH, Stream
+from trailmark.status.logs import OperatorFiles
+from trailmark.streams.operator_rows import RECORDS, Records, rows_of_kind
+from trailmark.streams.times import Span
+from trailmark.streams.view import (
+    Chunk,
+    StreamBatch,
+    StreamView,
+    Tail,
+    find_time,
+    rows_within,
+    wanted_batches,
+)
+
+
+def open_operator_view(storage: Storage, records: str | None) -> StreamView:
+    """The view of an operator's results, or of other records."""
+    return OperatorView(storage, _check_records(records or "results"))
+
+
+def _check_records(records: str) -> Records:
+    for known in RECORDS:
+        if known == records:
+            return known
+    raise SettingError(
+        f"{records!r} are no records of an operator.",
+        where="records",
+        fix=f"Use one of {', '.join(RECORDS)}.",
+    )
+
+
+class OperatorView:
+    """Implements `StreamView` for one kind of an operator's records."""
+
+    source_schema = None
+
+    def __init__(self, storage: Storage, records: Records) -> None:
+        self._files = OperatorFiles(storage)
+        self._rows = rows_of_kind(self._files.meta, records)
+        self.schema = self._rows.schema
+        self.time_column = self._rows.time_column
+        self._logs = [self._files.log(self._rows.stream, b) for b in self._files.buckets]
+        self._outputs = [Tail(self._files.log(Stream.OUTPUT, b)) for b in self._files.buckets]
+
+    @property
+    def log_id(self) -> str:
+        return str(self._files.meta.log_id)
+
+    @property
+    def stream(self) -> Stream:
+        return self._rows.stream
+
+    def oldest(self) -> int:
+        return max([self._files.meta.first_batch, *(log.oldest() for log in self._logs)])
+
+    def end(self) -> int:
+        # A query begins a batch when the one before is committed. Only the newest needs a mark.
+        is_marked = newest_mark(self._files.storage) + 1
+        newest = max(tail.newest() for tail in self._outputs)
+        return max(is_marked, newest, self._files.meta.first_batch)
+
+    def find(self, timestamp_us: int) -> int:
+        found = [find_time(log, timestamp_us, self.time_column is not None) for log in self._logs]
+        return min((batch for batch in found if batch != NO_BATCH), default=self.end())
+
+    def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
+        wanted = [
+            set(wanted_batches(log, first, end, span, self.time_column is not None))
+            for log in self._logs
+        ]
+        for batch in range(first, end):
+            chunks = []
+            for log, batches in zip(self._logs, wanted, strict=True):
+                if batch in batches:
+                    footer, _ = log.read_footer(batch)
+                    rows = sum(footer.rows.get(kind, 0) for kind in self._rows.frames)
+                    # Rows are a small part of a segment with footprints. Its size would say little,
+                    # and finding it out costs another look.
+                    size = rows * _row_bytes(self.schema)
+                    chunks.append(Chunk(batch, log.identity.bucket, rows, size))
+            if chunks:
+                yield StreamBatch(batch, chunks)
+
+    def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
+        if chunk.rows == 0:
+            return
+        segment = self._logs[chunk.bucket].read(chunk.batch)
+        for table in self._rows.tables(segment):
+            for rows in table.to_batches():
+                yield rows_within(rows, self.time_column, span).select(list(columns))
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    """About how many bytes a row takes; texts and nested columns are guessed."""
+    guess = 32
+    return sum(
+        max(1, field.type.bit_width // 8) if pa.types.is_primitive(field.type) else guess
+        for field in schema
+    )

@@ -1,0 +1,157 @@
+"""A Spark application that moves rows between persistent streams, to be killed and started again.
+
+``python -m tests.support.stream_query CONFIG.json`` runs the steps of the file side by side and
+says what happens, a line at a time, on its output::
+
+    batch NAME N        Spark has committed batch N of a step
+    finished            all steps have come to the end of their input
+    failed MESSAGE      one has not; the message is a JSON string
+
+A step goes on until it is killed, unless it is told to end with what is there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+import trailmark as tm
+from tests.support.spark_query import Config, meet_traps, open_session, run_to_end, say
+
+COLUMNS = "id bigint, key int, time timestamp"
+RESULTS = "key int, n bigint, total bigint"
+WINDOW = tm.count_window(7)
+VALUES = {"n": tm.count(), "total": tm.sum("id")}
+KEYS = 5
+
+
+@dataclass(frozen=True)
+class Step:
+    """A query with a checkpoint of its own.
+
+    ``does`` is ``write`` (Parquet files into a stream, one file a batch), ``copy`` (a stream, or
+    the results of an operator, into a stream) or ``aggregate`` (a stream through an operator at
+    ``operator`` into Parquet files).
+    """
+
+    name: str
+    does: str
+    source: str
+    target: str
+    checkpoint: str
+    ends: bool = False
+    operator: str = ""
+    trap: str = ""
+    slow_s: float = 0.0
+    columns: str = COLUMNS
+    options: dict[str, str] = field(default_factory=dict)
+
+    def ending(self) -> Step:
+        return Step(**{**asdict(self), "ends": True, "slow_s": 0.0})
+
+
+@dataclass(frozen=True)
+class StepsConfig:
+    """What an application is started with."""
+
+    master: str
+    scratch: str
+    steps: list[Step]
+    conf: dict[str, str] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> StepsConfig:
+        stored = json.loads(path.read_text())
+        stored["steps"] = [Step(**step) for step in stored["steps"]]
+        return cls(**stored)
+
+
+def _rows(spark: SparkSession, step: Step) -> DataFrame:
+    if step.does == "write":
+        files = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+        return _slowed(files.parquet(step.source), step)
+    # With its columns given, a step waits for a stream that there is not yet.
+    reader = spark.readStream.format("trailmark").schema(step.columns)
+    rows = reader.options(reader=step.name, **step.options).load(step.source)
+    if step.does == "copy":
+        return _slowed(rows, step)
+    assert step.does == "aggregate"
+    return tm.aggregate(
+        rows,
+        by="key",
+        window=WINDOW,
+        values=VALUES,
+        path=step.operator,
+        buckets=2,
+        cache_dir=f"{step.operator}-cache",
+    )
+
+
+def _slowed(rows: DataFrame, step: Step) -> DataFrame:
+    """The same rows, from a Python function that takes its time and walks into traps."""
+    trap, slow_s = step.trap, step.slow_s
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            time.sleep(slow_s)
+            if trap:
+                meet_traps(trap)
+            yield batch.slice(batch.num_rows // 2)
+
+    return rows.mapInArrow(pass_on, rows.schema) if trap or slow_s else rows
+
+
+def start(spark: SparkSession, step: Step) -> StreamingQuery:
+    sink = "parquet" if step.does == "aggregate" else "trailmark"
+    writer = _rows(spark, step).writeStream.format(sink).queryName(step.name)
+    writer = writer.option("checkpointLocation", step.checkpoint)
+    if step.ends:
+        return writer.trigger(availableNow=True).start(step.target)
+    return writer.trigger(processingTime="100 milliseconds").start(step.target)
+
+
+class _Follower(StreamingQueryListener):
+    """Says which batches are through."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        say(f"batch {event.progress.name} {event.progress.batchId}")
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...
+
+
+def main(path: str) -> int:
+    config = StepsConfig.read(Path(path))
+    spark = open_session(Config(config.master, config.scratch, [], config.conf))
+    tm.listen(spark)
+    spark.streams.addListener(_Follower())
+    went_well = run_to_end(spark, [partial(start, spark, step) for step in config.steps])
+    spark.stop()
+    return 0 if went_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -175,12 +175,23 @@ def _encode_header(identity: LogIdentity, batch: int) -> tuple[bytes, int]:
 
 
 def _arrow_stream(table: Rows, codec: str | None) -> memoryview:
-    sink = pa.BufferOutputStream()
     # One thread: the cores are busy with other buckets, and a batch is compressed in a millisecond.
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+    if codec is not None:
+        sink = pa.BufferOutputStream()
+        _write_stream(sink, table, options)
+        return memoryview(sink.getvalue()).cast("B")
+    # How long it will be is cheap to find out, and a buffer that grows is copied again and again.
+    size = pa.MockOutputStream()
+    _write_stream(size, table, options)
+    buffer = pa.allocate_buffer(size.size())
+    _write_stream(pa.FixedSizeBufferWriter(buffer), table, options)
+    return memoryview(buffer).cast("B")
+
+
+def _write_stream(sink: pa.NativeFile, table: Rows, options: pa.ipc.IpcWriteOptions) -> None:
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write(table)
-    return memoryview(sink.getvalue()).cast("B")
 
 
 def decode_segment(

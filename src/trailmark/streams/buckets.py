@@ -33,7 +33,7 @@ class Buckets:
     def split(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """The rows of each bucket that has some, in the order they came in."""
         if self._count == 1:
-            yield 0, rows.combine_chunks()
+            yield 0, rows
             return
         buckets = self._numbers(contiguous(rows.select(self._schema.names)))
         order = np.argsort(buckets, kind="stable")

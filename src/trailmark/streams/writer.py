@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged, TrailmarkError
+from trailmark.kernel.columns import contiguous
 from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
@@ -26,6 +27,8 @@ from trailmark.streams.retention import Retention, trim_stream
 
 _log = logging.getLogger("trailmark")
 
+#: Rows that are put together into one part of a file, for whoever reads it.
+_ROWS_AT_ONCE = 1 << 16
 #: A task puts so many bytes of rows into one file.
 _FILE_BYTES = 64 * MIB
 #: Old batches are removed and manifests merged after every so many commits.
@@ -74,11 +77,9 @@ class StreamWriter:
         files: list[DataFile] = []
         waiting: list[pa.RecordBatch] = []
         size = 0
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            waiting.append(conform(batch, self._stream.schema))
-            size += batch.nbytes
+        for rows in _larger(batches, self._stream.schema):
+            waiting.append(rows)
+            size += rows.nbytes
             if size >= _FILE_BYTES:
                 files += self._write(waiting)
                 waiting, size = [], 0
@@ -179,6 +180,24 @@ class StreamWriter:
         if unit == "ns":
             return TimeRange(bounds["min"].value // 1000, bounds["max"].value // 1000)
         return TimeRange(bounds["min"].value * per_us[unit], bounds["max"].value * per_us[unit])
+
+
+def _larger(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows in fewer parts, with the types of the stream.
+
+    They are put together as they come: whoever sends them gets on with the next meanwhile.
+    """
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(conform(batch, schema))
+            count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= _ROWS_AT_ONCE or size >= _FILE_BYTES:
+            yield contiguous(pa.Table.from_batches(waiting, schema))
+            waiting, count, size = [], 0, 0
+    if waiting:
+        yield contiguous(pa.Table.from_batches(waiting, schema))
 
 
 def _newest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:

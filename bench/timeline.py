@@ -60,6 +60,7 @@ def measure(root: Path) -> dict[str, Any]:
     _wait_for_rows(root / "producer", 1)
     consumer = _start("consumer", root)
     _wait_for_rows(root / "consumer", 1)
+    _wait_until_live(root)
     print("both are running", file=sys.stderr)
     time.sleep(_BEFORE)
     killed_us = time.time_ns() // 1000
@@ -69,8 +70,7 @@ def measure(root: Path) -> dict[str, Any]:
     time.sleep(_DOWN)
     started_us = time.time_ns() // 1000
     consumer = _start("consumer", root)
-    while _rows(root / "consumer") < _rows(root / "producer") - 3 * ROWS_PER_SECOND:
-        time.sleep(0.5)
+    _wait_until_live(root)
     print("it has caught up", file=sys.stderr)
     time.sleep(_AFTER)
     for process in (producer, consumer):
@@ -99,6 +99,12 @@ def _wait_for_rows(path: Path, rows: int) -> None:
     while _rows(path) < rows:
         assert time.monotonic() < deadline, f"nothing was written to {path}"
         time.sleep(0.2)
+
+
+def _wait_until_live(root: Path) -> None:
+    """Until the consumer is no more than some seconds behind."""
+    while _rows(root / "consumer") < _rows(root / "producer") - 3 * ROWS_PER_SECOND:
+        time.sleep(0.5)
 
 
 def _rows(path: Path) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from tests.support.spark_orders import sink_files
 from tests.support.spark_runs import (
     Application,
     Cluster,
+    all_processes,
     caught,
     hold_a_worker,
     release,
@@ -30,6 +33,7 @@ from tests.support.stream_steps import (
     assert_has_each_once,
     expected_results,
     ids_in,
+    is_interrupted,
     newest_commit,
 )
 from trailmark.streams.table import read_table
@@ -72,15 +76,19 @@ def _kill_driver(root: Path, stream: str, copy: str, seed: int, kills: int) -> N
     rng = random.Random(seed)
     numbers = Numbers(root / "in")
     steps = _write_and_copy(root, numbers, stream, copy)
-    for _ in range(kills):
+    done = hits = 0
+    while done < kills or (hits == 0 and done < 3 * kills):
         numbers.feed(6)
         before = newest_commit(steps[0].checkpoint)
         with Application.of_steps(root / "app", steps) as application:
             application.wait_for_batch(steps[0], before + 1)
             time.sleep(rng.uniform(0, 1.5))
             application.kill_driver(with_workers=rng.random() < 0.5)
+        done += 1
+        hits += any(is_interrupted(step.checkpoint) for step in steps)
         found = ids_in(stream)
         assert len(set(found)) == len(found), "nothing is there twice at any time"
+    assert hits, "some batch was interrupted"
     _finish(root, *steps)
     assert_has_each_once(stream, numbers)
     assert_has_each_once(copy, numbers)
@@ -100,8 +108,7 @@ def test_python_workers_killed_at_any_moment_lose_no_row_and_repeat_none(tmp_pat
             application.wait_for_batch(steps[0], newest_commit(steps[0].checkpoint) + 1)
             while killed < 6 and application.is_running:
                 workers = application.workers()
-                if workers:
-                    application.kill_if_there(rng.choice(workers))
+                if workers and application.kill_if_there(rng.choice(workers)):
                     killed += 1
                 time.sleep(rng.uniform(0.1, 0.6))
     _finish(tmp_path, *steps)
@@ -147,7 +154,9 @@ def test_a_twin_of_a_task_and_a_killed_executor_leave_no_trace_in_the_stream(
         running.wait_for_batch(step, held_in + 1)
         worker = hold_a_worker(running, step)
         held_in = newest_commit(step.checkpoint) + 1
-        running.kill(_executor_of(worker))
+        executor = _executor_of(worker)
+        os.kill(executor, signal.SIGKILL)  # it belongs to the cluster, not to the application
+        wait_until("it is gone", lambda: executor not in {p.pid for p in all_processes()})
         running.wait_for_batch(step, held_in)
         release(step)
         running.wait_for_batch(step, 7)

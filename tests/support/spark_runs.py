@@ -228,9 +228,11 @@ class Application:
         _kill([process for process in self.processes() if process.pid == pid])
         self.wait_until("it is gone", lambda: pid not in {p.pid for p in self.processes()})
 
-    def kill_if_there(self, pid: int) -> None:
-        """kill -9 of one of its processes, which may have ended by itself meanwhile."""
-        _kill([process for process in self.processes() if process.pid == pid])
+    def kill_if_there(self, pid: int) -> bool:
+        """kill -9 of one of its processes; False if it has ended by itself meanwhile."""
+        found = [process for process in self.processes() if process.pid == pid]
+        _kill(found)
+        return bool(found)
 
     def close(self) -> None:
         """Ends what is left of it."""

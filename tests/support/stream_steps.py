@@ -75,8 +75,17 @@ def expected_results(rows: list[Row]) -> Counter[tuple[int, int, int]]:
 
 def newest_commit(checkpoint: str) -> int:
     """The newest batch that Spark has committed."""
+    return _newest(checkpoint, "commits")
+
+
+def is_interrupted(checkpoint: str) -> bool:
+    """Whether a batch was planned and not committed."""
+    return _newest(checkpoint, "offsets") > newest_commit(checkpoint)
+
+
+def _newest(checkpoint: str, log: str) -> int:
     try:
-        names = os.listdir(f"{checkpoint}/commits")
+        names = os.listdir(f"{checkpoint}/{log}")
     except FileNotFoundError:
         return NO_BATCH
     return max((int(name) for name in names if name.isdigit()), default=NO_BATCH)

@@ -101,7 +101,7 @@ def open_view(storage: Storage, records: str | None = None) -> StreamView:
     """The view of a path: of a written stream, or of an operator's results or other records."""
     meta = read_meta(storage)
     if meta is None or not is_stream(meta):
-        # Spark starts a process for every commit of a written stream: that waits for no operator.
+        # Processes that Spark starts to plan and commit wait for every import: no operator's then.
         from trailmark.streams.operator_view import open_operator_view
 
         return open_operator_view(storage, records)

@@ -1,4 +1,4 @@
-"""Spark starts a process for every commit to a stream: it imports no more than a commit takes."""
+"""Spark starts processes to commit to a stream: they import no more than a commit takes."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from trailmark.checkpoint.policy import Policy
 from trailmark.engine import Bucket, OperatorLogs
 from trailmark.engine.commits import check_not_rolled_back
 from trailmark.errors import SettingError
-from trailmark.log import Storage, open_storage
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.protocol import BatchInput
 from trailmark.settings import LogSettings
 from trailmark.spark.received import ControlKeys, take_bucket
+from trailmark.spark.storages import storage_at
 from trailmark.state.cache import StateCache
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
@@ -28,10 +28,6 @@ from trailmark.values import dataclass
 
 #: Rows handed to Spark at a time.
 _ROWS_AT_ONCE = 1 << 16
-
-#: Storages of this process. They remember which directories are safely on disk, and workers are
-#: used again for later batches.
-_storages: dict[tuple[str, LogSettings], Storage] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     """The results of a bucket's rows of one micro-batch, once the log has them."""
     batch, query_id = _position()
     number, rows = take_bucket(batches, plan.operator.input_schema, plan.control)
-    storage = _storage(plan)
+    storage = storage_at(plan.path, plan.settings)
     check_not_rolled_back(storage)
     logs = OperatorLogs(
         storage, plan.operator, buckets=plan.buckets, query_id=query_id, settings=plan.settings
@@ -101,13 +97,6 @@ def _position() -> tuple[int, str]:
             "and real-time mode are not supported.",
         )
     return int(batch), query_id
-
-
-def _storage(plan: Plan) -> Storage:
-    key = (plan.path, plan.settings)
-    if key not in _storages:
-        _storages[key] = open_storage(plan.path, plan.settings)
-    return _storages[key]
 
 
 def _for_spark(results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

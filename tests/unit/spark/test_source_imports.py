@@ -14,7 +14,8 @@ import sys
 from array import array
 import pyarrow as pa
 from pyspark.sql.types import StructType
-from trailmark.spark.source import TrailmarkSource, WrittenFiles
+from trailmark.spark.sink import WrittenFiles
+from trailmark.spark.source import TrailmarkSource
 
 writer = TrailmarkSource({"path": sys.argv[1]}).streamWriter(StructType().add("id", "long"), False)
 for number in range(2):

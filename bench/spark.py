@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import trailmark as tm
 from bench.figures import Figure, Report
+from bench.session import start_session
 
 BUCKETS = 2
 #: Four times the windows that are open, and a twentieth of the time: a policy one would choose.
@@ -162,16 +163,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="turns of each query")
     parser.add_argument("--only", type=int, help="the number of one workload, from 0")
     arguments = parser.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session()
     report = Report()
     chosen = WORKLOADS if arguments.only is None else (WORKLOADS[arguments.only],)
     for number, work in enumerate(chosen):

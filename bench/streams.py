@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bench.figures import Figure, Report
+from bench.session import start_session
 from trailmark.log import LocalStorage
 from trailmark.settings import Durability
 from trailmark.streams import StreamWriter, open_view
@@ -250,17 +251,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=10_000, help="of the long stream")
     parser.add_argument("--only", choices=("copies", "finding"), help="one part")
     arguments = parser.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_session()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
         root = Path(folder)

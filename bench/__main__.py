@@ -1,0 +1,64 @@
+"""Runs experiments, and makes docs/benchmarks.md from what they have left.
+
+python -m bench run [--full] [name ...]     measure; all of them if none is named
+python -m bench page                        only make the page again
+python -m bench list                        names and titles
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from bench.experiment import Effort, Experiment, run
+from bench.experiments import ALL
+from bench.page import write_page
+
+
+def _run(chosen: Sequence[Experiment], effort: Effort) -> None:
+    began = time.monotonic()
+    for number, experiment in enumerate(chosen, 1):
+        place = f"[{number}/{len(chosen)}] {experiment.NAME}"
+
+        def note(text: str, place: str = place) -> None:
+            print(f"{time.monotonic() - began:6.0f} s  {place}: {text}", file=sys.stderr)
+
+        note(experiment.TITLE)
+        note(f"left {run(experiment, effort, note)}")
+        write_page(ALL)
+
+
+def _chosen(names: Sequence[str]) -> list[Experiment]:
+    known = {experiment.NAME: experiment for experiment in ALL}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"There is no experiment {unknown[0]!r}. There are: {', '.join(known)}.")
+    return [known[name] for name in names] if names else list(ALL)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="measure, then make the page")
+    runs.add_argument("--full", action="store_true", help="more sizes and more repetitions")
+    runs.add_argument("names", nargs="*", help="experiments; all of them if none is named")
+    commands.add_parser("page", help="make docs/benchmarks.md from the raw files that are there")
+    commands.add_parser("list", help="names and titles of the experiments")
+    asked = parser.parse_args(arguments)
+    # Workers of Spark keep what they compile, as for an installed package.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if asked.command == "run":
+        _run(_chosen(asked.names), Effort(is_quick=not asked.full))
+    elif asked.command == "page":
+        print(write_page(ALL))
+    else:
+        for experiment in ALL:
+            print(f"{experiment.NAME:<20} {experiment.TITLE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""The experiments of `make bench`, in the order of the page."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import cast
+
+from bench.experiment import Experiment
+
+_MODULES: tuple[ModuleType, ...] = ()
+
+ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

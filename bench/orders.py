@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +24,14 @@ def now_us() -> float:
     return time.perf_counter() * 1e6
 
 
-def aggregate() -> Aggregate:
+def aggregate(window: int = WINDOW) -> Aggregate:
     values = {"avg_price": f.avg("item_price")}
-    return Aggregate(SCHEMA, by="item_id", window=count_window(WINDOW), values=values)
+    return Aggregate(SCHEMA, by="item_id", window=count_window(window), values=values)
 
 
 def orders(rng: np.random.Generator, items: int, tuples: int) -> pa.RecordBatch:
     """Orders of items chosen uniformly."""
-    return _batch(rng, rng.integers(0, items, tuples, dtype=np.int32))
+    return priced(rng, rng.integers(0, items, tuples, dtype=np.int32))
 
 
 def opening_orders(rng: np.random.Generator, items: int, tuples: int) -> list[pa.RecordBatch]:
@@ -41,13 +42,14 @@ def opening_orders(rng: np.random.Generator, items: int, tuples: int) -> list[pa
         ids = np.arange(first, min(items, first + step), dtype=np.int32)
         filled = np.repeat(ids, rng.integers(1, WINDOW, len(ids)))
         rng.shuffle(filled)
-        batches.append(_batch(rng, filled))
+        batches.append(priced(rng, filled))
     return batches
 
 
-def _batch(
+def priced(
     rng: np.random.Generator, ids: np.ndarray[tuple[int], np.dtype[np.int32]]
 ) -> pa.RecordBatch:
+    """An order of each of these items."""
     prices = rng.integers(1, 1000, len(ids), dtype=np.int32)
     return pa.record_batch([ids, prices], schema=SCHEMA)
 
@@ -55,10 +57,13 @@ def _batch(
 class Run:
     """One bucket over its own logs, fed batch by batch."""
 
-    def __init__(self, root: Path, policy: Policy) -> None:
-        self.operator = aggregate()
+    def __init__(
+        self, root: Path, policy: Policy, clock: Callable[[], float] = now_us, window: int = WINDOW
+    ) -> None:
+        self.root = root
+        self.operator = aggregate(window)
         self.logs = OperatorLogs(LocalStorage(str(root)), self.operator, buckets=1)
-        self.bucket = Bucket(self.operator, self.logs, 0, policy, None, now_us)
+        self.bucket = Bucket(self.operator, self.logs, 0, policy, None, clock)
         self.batch = 0
 
     def feed(self, rows: pa.RecordBatch) -> float:

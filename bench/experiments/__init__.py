@@ -6,7 +6,15 @@ from types import ModuleType
 from typing import cast
 
 from bench.experiment import Experiment
+from bench.experiments import budget, catch_up, intensity, open_footprints, persistence, targets
 
-_MODULES: tuple[ModuleType, ...] = ()
+_MODULES: tuple[ModuleType, ...] = (
+    open_footprints,
+    targets,
+    budget,
+    intensity,
+    persistence,
+    catch_up,
+)
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

@@ -49,6 +49,18 @@ demo: java ## Kill a query on Spark, see it recover, and compare its results
 soak: setup ## Random crash cases for SOAK_SECONDS (SOAK_SEED to repeat one)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
+.PHONY: bench
+bench: java ## All experiments in less than 15 minutes; remakes docs/benchmarks.md
+	$(SPARK) $(BIN)/python -m bench run
+
+.PHONY: bench-full
+bench-full: java ## All experiments with more sizes and repetitions
+	$(SPARK) $(BIN)/python -m bench run --full
+
+.PHONY: bench-check
+bench-check: java ## Fail if a cost ratio is more than 15 % worse than the baseline's
+	$(SPARK) $(BIN)/python -m bench check
+
 .PHONY: bench-engine
 bench-engine: setup ## Speed of the engine against its limits; exit code 1 if any is short
 	$(BIN)/python -m bench.engine

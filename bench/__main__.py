@@ -2,6 +2,7 @@
 
 python -m bench run [--full] [name ...]     measure; all of them if none is named
 python -m bench page                        only make the page again
+python -m bench check [--accept]            compare ratios with the baseline
 python -m bench list                        names and titles
 """
 
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from bench.check import check
 from bench.experiment import Effort, Experiment, run
 from bench.experiments import ALL
 from bench.page import write_page
@@ -46,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs.add_argument("--full", action="store_true", help="more sizes and more repetitions")
     runs.add_argument("names", nargs="*", help="experiments; all of them if none is named")
     commands.add_parser("page", help="make docs/benchmarks.md from the raw files that are there")
+    checks = commands.add_parser("check", help="fail if a ratio is worse than the baseline's")
+    checks.add_argument("--accept", action="store_true", help="make what is found the baseline")
     commands.add_parser("list", help="names and titles of the experiments")
     asked = parser.parse_args(arguments)
     # Workers of Spark keep what they compile, as for an installed package.
@@ -54,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(_chosen(asked.names), Effort(is_quick=not asked.full))
     elif asked.command == "page":
         print(write_page(ALL))
+    elif asked.command == "check":
+        return check(lambda text: print(f"... {text}", file=sys.stderr), accepts=asked.accept)
     else:
         for experiment in ALL:
             print(f"{experiment.NAME:<20} {experiment.TITLE}")

@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import cast
 
 from bench.experiment import Experiment
-from bench.experiments import growth
+from bench.experiments import growth, profile
 
-_MODULES: tuple[ModuleType, ...] = (growth,)
+_MODULES: tuple[ModuleType, ...] = (growth, profile)
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

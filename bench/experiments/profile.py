@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from bench.profiling.tables import describe
 from bench.profiling.worker import TracedBatch
 from bench.session import start_session
 from bench.spark import BUCKETS, CONTINUOUS, WARM_UP, WORKLOADS, Workload, ours
+from trailmark.checkpoint.policy import Continuous
 
 NAME = "profile"
 TITLE = "Where the time of a batch goes"
@@ -50,12 +52,19 @@ def measure(effort: Effort, note: Note) -> Measured:
     settings = {
         "master": "local[2]",
         "buckets": BUCKETS,
-        "policy": str(CONTINUOUS),
+        "policy": _given(CONTINUOUS),
         "workloads": {name: work.name for name, work in _CHOSEN.items()},
         "turns": turns,
         "batches_not_counted": WARM_UP,
     }
     return Measured(settings, _SEED, repetitions)
+
+
+def _given(policy: Continuous) -> str:
+    """The policy as one would write it."""
+    given = {f.name: getattr(policy, f.name) for f in fields(policy)}
+    said = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    return f"Continuous({', '.join(said)})"
 
 
 def _run_all(place: Path, turns: int, note: Note) -> list[tuple[int, str, Progress]]:

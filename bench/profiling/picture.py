@@ -43,7 +43,8 @@ _OWN_COLOURS = {
 def draw(raw: Raw) -> Figure:
     """A row for each workload: to the left the batch, to the right Trailmark's part of it."""
     names = list(raw.settings["workloads"])
-    figure = Figure(figsize=(13, 3.0 + 1.1 * len(names)), layout="constrained")
+    figure = Figure(figsize=(13, 3.4 + 1.1 * len(names)))
+    figure.set_layout_engine("constrained", h_pad=0.1)
     panels = figure.subplots(len(names), 2, squeeze=False)
     own = {part: ((part,), _OWN_COLOURS[part]) for part in parts.OWN}
     for name, (whole, of_it) in zip(names, panels, strict=True):
@@ -54,7 +55,7 @@ def draw(raw: Raw) -> Figure:
         panel.set_title(title, loc="left")
     for panel in panels[-1]:
         panel.set_xlabel("milliseconds")
-        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55), ncols=3, fontsize=9)
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55), ncols=2, fontsize=9)
     return figure
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from statistics import fmean
 
-from bench.experiment import Raw, table
+from bench.experiment import Raw, spread, table
 from bench.profiling import parts
 
 _HOW = """\
@@ -54,9 +54,15 @@ def mean_ms(raw: Raw, workload: str, part: str) -> float:
 
 
 def _background(raw: Raw) -> str:
-    said = []
-    for name in raw.settings["workloads"]:
-        beside = mean_ms(raw, name, "in_background_ms")
-        middle = median(raw.values("total_ms", workload=name))
-        said.append(f"{name}: {beside:,.1f} ms of work in the background, median {middle:,.0f} ms")
-    return f"For the input log, beside that; and the median of the whole batch: {'; '.join(said)}."
+    said = [
+        f"{mean_ms(raw, name, 'in_background_ms'):,.1f} ms with {name}"
+        for name in raw.settings["workloads"]
+    ]
+    totals = [
+        f"{spread(raw.values('total_ms', workload=name)).show(',.0f')} ms with {name}"
+        for name in raw.settings["workloads"]
+    ]
+    return (
+        f"Writing the input log takes a thread in the background {' and '.join(said)}, beside the "
+        f"parts above. The median of a whole batch is {' and '.join(totals)}."
+    )

@@ -62,10 +62,10 @@ def _growth(curve: Curve) -> list[str]:
 
 def _fixed(raw: Raw) -> str:
     line = batch_line(raw)
+    fixed, slope = 1e3 * line.fixed, 1e9 * line.slope
     return (
-        f"A batch of n tuples takes about {1e3 * line.fixed:.2f} ms + n x {1e9 * line.slope:.0f} "
-        "ns (fitted by relative errors). Most of the fixed part goes into writing and syncing two "
-        "files."
+        f"A batch of n tuples takes about {fixed:.2f} ms + n x {slope:.0f} ns, fitted by least "
+        "squares of relative errors."
     )
 
 

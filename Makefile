@@ -77,6 +77,11 @@ bench-spark: java ## Speed on Spark against its limits; exit code 1 if any is sh
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams
 
+.PHONY: profile
+profile: java ## Where the time of a batch on Spark goes; remakes docs/benchmarks.md
+	$(SPARK) $(BIN)/python -m bench run profile
+	@$(BIN)/python -m bench.profiling
+
 .PHONY: format
 format: setup ## Reformat the code
 	$(BIN)/ruff format .

@@ -6,7 +6,16 @@ from types import ModuleType
 from typing import cast
 
 from bench.experiment import Experiment
-from bench.experiments import budget, catch_up, intensity, open_footprints, persistence, targets
+from bench.experiments import (
+    budget,
+    catch_up,
+    growth,
+    intensity,
+    open_footprints,
+    persistence,
+    profile,
+    targets,
+)
 
 _MODULES: tuple[ModuleType, ...] = (
     open_footprints,
@@ -15,6 +24,8 @@ _MODULES: tuple[ModuleType, ...] = (
     intensity,
     persistence,
     catch_up,
+    growth,
+    profile,
 )
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

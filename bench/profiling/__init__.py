@@ -1,0 +1,1 @@
+"""Where the time of a batch on Spark goes: traced in the workers, and in Spark's own logs."""

@@ -6,7 +6,8 @@ from types import ModuleType
 from typing import cast
 
 from bench.experiment import Experiment
+from bench.experiments import peer_recovery, peers
 
-_MODULES: tuple[ModuleType, ...] = ()
+_MODULES: tuple[ModuleType, ...] = (peers, peer_recovery)
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

@@ -36,8 +36,6 @@ TITLE = "Throughput against other engines"
 WARM_UP = 2
 #: Slow peers get a part of every batch: of so many ids fewer, as many orders of each.
 PARTS = 20
-#: Without batches to tell one from the other, an engine needs longer to be at its speed.
-MORE_WITHOUT_BATCHES = 2
 WITHIN_S = 600.0
 
 
@@ -67,7 +65,7 @@ def sized(workload: Workload, peer: Peer, batches: int) -> Workload:
     if peer.is_slow:
         blocks = PARTS if workload.items > PARTS else 1
         return replace(workload, rows=workload.rows // PARTS, blocks=blocks, batches=batches)
-    return replace(workload, batches=batches * (1 if peer.has_batches else MORE_WITHOUT_BATCHES))
+    return replace(workload, batches=round(batches * peer.input_times))
 
 
 def measure(effort: Effort, note: Note) -> Measured:
@@ -81,7 +79,6 @@ def measure(effort: Effort, note: Note) -> Measured:
         "batches": batches,
         "warm_up": WARM_UP,
         "parts": PARTS,
-        "more_without_batches": MORE_WITHOUT_BATCHES,
         "heap_gib": HEAP_GIB,
         "streams": {name: asdict(STREAMS[name]) for name, _ in _plan(effort)},
         "peers": {name: asdict(BY_NAME[name]) for name in found},
@@ -160,8 +157,8 @@ def show(raw: Raw) -> Section:
 _INTRODUCTION = """\
 Fault tolerance is on everywhere: {tolerances}. All engines have two cores and {heap_gib} GiB of
 heap, and each run is a process of its own. Batches have {batch:,} orders; rows per second are those
-of the median batch after the first {warm_up}. Engines without batches read {more_without_batches}
-times as much; theirs are counted between the first and the last time they told of their progress.
+of the median batch after the first {warm_up}. Those of engines without batches are counted between
+the first and the last time they told of their progress.
 
 *Smaller batches*: peers that are called once per id would take minutes for a batch. Theirs have
 {small:,} orders of {fewer_ids:,} ids, other ids in every batch: as many orders per id as in the

@@ -1,4 +1,4 @@
-"""Apache Flink on the orders of a workload: count windows of the Table API, checkpoint every second.
+"""Apache Flink on the orders of a workload: count windows of its Table API, checkpoint each second.
 
 The windows are Flink's own: ``Tumble.over(row_interval(n))`` over processing time, by item. Such a
 window gives its result when it is full, so the number of results is that of the other engines. All

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -149,7 +148,8 @@ class _Size:
                     continue
                 image, place = images[case.peer.name], places[case.peer.name]
                 try:
-                    timed = self._clean(case, place) | self._again(case, place, image)
+                    timed = self._clean(case, place)
+                    timed |= self._again(case, place, image, to_the_end=turn == 0)
                 except JobFailed as why:
                     self._leave_out(case.peer, why)
                     del images[case.peer.name]
@@ -198,35 +198,50 @@ class _Size:
 
     def _clean(self, case: Case, place: Ground) -> dict[str, Any]:
         place.begin()
-        first = self._first_result(case, place, self.clean_orders, beyond=0, resume=False)
-        return {"clean_s": first["s"], "clean_ready_s": first["ready_s"]}
+        with self._start(case, place, self.clean_orders) as job:
+            first = job.wait_for(lambda event: event.results > 0, WITHIN_S)
+            return {
+                "clean_s": round(first.at - job.started_at, 3),
+                "clean_ready_s": round(job.events[0].at - job.started_at, 3),
+            }
 
-    def _again(self, case: Case, place: Ground, image: Image) -> dict[str, Any]:
+    def _again(self, case: Case, place: Ground, image: Image, *, to_the_end: bool) -> Repetition:
         place.put_back(image.directory, with_cache=case.keeps_cache)
         beyond = image.told.results
-        first = self._first_result(case, place, self.orders, beyond=beyond, resume=True)
-        shutil.rmtree(place.root)
+        with self._start(case, place, self.orders, resume=True) as job:
+            first = job.wait_for(lambda event: event.results > beyond, WITHIN_S)
+            timed = {
+                "resumed_s": round(first.at - job.started_at, 3),
+                "resumed_ready_s": round(job.events[0].at - job.started_at, 3),
+            }
+            judged = self._judged(case.peer, job, first, to_the_end=to_the_end)
         return {
-            "resumed_s": first["s"],
-            "resumed_ready_s": first["ready_s"],
+            **timed,
+            **judged,
             "results_before": beyond,
-            "results_after": first["results"],
             "rows_before": image.told.rows,
             "bytes": image.bytes,
             "files": image.files,
             "built_s": round(image.built_s, 3),
         }
 
-    def _first_result(
-        self, case: Case, place: Ground, orders: Orders, *, beyond: int, resume: bool
-    ) -> dict[str, Any]:
-        with Running(case.peer, self._found[case.peer.name], orders, place, resume=resume) as job:
-            first = job.wait_for(lambda event: event.results > beyond, WITHIN_S)
-            return {
-                "s": round(first.at - job.started_at, 3),
-                "ready_s": round(job.events[0].at - job.started_at, 3),
-                "results": first.results,
-            }
+    def _judged(
+        self, peer: Peer, job: Running, first: Event, *, to_the_end: bool
+    ) -> dict[str, int | None]:
+        """Results after the kill, and how many there should be: of the first batch, which needs
+        all of the state; else of all orders, before and after the kill."""
+        expected = peer.expected(self.orders.oracle)
+        assert expected is not None
+        if peer.has_batches:
+            right = expected[first.batch] - expected[first.batch - 1]
+            return {"results": first.batch_results, "expected": right}
+        if not to_the_end:
+            return {"results": None, "expected": None}
+        done = job.wait_for(lambda event: event.event == "done", WITHIN_S)
+        return {"results": done.results, "expected": expected[-1]}
+
+    def _start(self, case: Case, place: Ground, orders: Orders, *, resume: bool = False) -> Running:
+        return Running(case.peer, self._found[case.peer.name], orders, place, resume=resume)
 
 
 def _is_in_the_middle(event: Event, peer: Peer, orders: Orders) -> bool:
@@ -251,7 +266,9 @@ directories is lost, as with a host; Trailmark is shown with its cache in shared
 Times are from the start of the process to the first result beyond those before the kill. A clean
 start is the same without the opening orders on an empty place; *beyond it* is the difference of
 neighbours in time. Engines look for new results at different paces: a result of Spark is there when
-its batch is, Flink's when a checkpoint is complete (every second), Bytewax's at once.
+its batch is, Flink's when a checkpoint is complete (every second), Bytewax's at once. *Results* are
+those of the first batch after the kill, which needs all of the state, or of engines without batches
+those at the end of all input, against the number that counting the orders gives.
 """
 
 
@@ -265,7 +282,7 @@ def show(raw: Raw) -> Section:
 
 
 def _table(raw: Raw, items: int) -> str:
-    header = ["", "clean start, s", "after the kill, s", "beyond it, s", "kept, MiB", "files"]
+    header = ["", "clean start, s", "after the kill, s", "beyond it, s", "kept, MiB", "results"]
     return table(header, [_row(raw, items, case) for case in _shown(raw, items)])
 
 
@@ -281,8 +298,16 @@ def _row(raw: Raw, items: int, case: str) -> list[str]:
         spread([run["resumed_s"] for run in runs]).show(),
         _beyond(runs).show(),
         f"{median(run['bytes'] for run in runs) / 2**20:,.1f}",
-        f"{median(run['files'] for run in runs):,.0f}",
+        _verdict(runs),
     ]
+
+
+def _verdict(runs: list[Repetition]) -> str:
+    judged = [run for run in runs if run["expected"] is not None]
+    wrong = [run for run in judged if run["results"] != run["expected"]]
+    if wrong:
+        return f"wrong: {wrong[0]['results']:,}, not {wrong[0]['expected']:,}"
+    return "right" if judged else "-"
 
 
 def _beyond(runs: list[Repetition]) -> Spread:

@@ -123,13 +123,13 @@ def _run(peer: Peer, interpreter: Path, orders: Orders) -> dict[str, Any]:
         done = job.wait_for(lambda event: event.event == "done", WITHIN_S)
         began = job.events[0].at
         job.kill()
-        watched = job.watched
+        watched, expected = job.watched, peer.expected(orders.oracle)
         return {
             "rows": done.rows,
             "rows_expected": orders.rows,
             "batches": orders.batches,
             "results": done.results,
-            "expected": peer.expected(orders.oracle),
+            "expected": expected and expected[-1],
             "rows_per_s": rows_per_s(job.events, orders.rows, WARM_UP),
             "batch_s": [event.batch_s for event in job.events if event.batch_s],
             "told": [[round(e.at - began, 3), e.rows, e.results] for e in job.events],

@@ -41,11 +41,9 @@ class Peer:
             raise NotInstallable(f"There is no {missing[0]} in this environment.")
         return environment(self.environment, note)
 
-    def expected(self, oracle: Oracle) -> int | None:
-        """How many results all orders have; None where that is not for the oracle to say."""
-        if self.counts == "rows":
-            return None
-        return (oracle.results if self.counts == "windows" else oracle.updates)[-1]
+    def expected(self, oracle: Oracle) -> list[int] | None:
+        """How many results there are after each batch; None where the oracle cannot say."""
+        return {"windows": oracle.results, "updates": oracle.updates, "rows": None}[self.counts]
 
 
 def _is_there(module: str) -> bool:

@@ -40,13 +40,15 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a job says. ``batch_rows`` and ``batch_s`` only come from engines that have batches."""
+    """What a job says. What is about a batch only comes from engines that have batches."""
 
     event: str
     at: float
     rows: int = 0
     results: int = 0
+    batch: int = -1
     batch_rows: int = 0
+    batch_results: int = 0
     batch_s: float = 0.0
 
 

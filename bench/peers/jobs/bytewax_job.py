@@ -10,7 +10,8 @@ What is chosen, and why it is fair to Bytewax on two cores:
   are strings, so whole columns of ids are turned into text, not one id after the other;
 - ``stateful_batch``, the step below all its windows: their own operators need a clock;
 - results are made into lines a list at a time, and written without waiting for the disk;
-- one worker thread: a second one in the process made it slower, see WORKERS.
+- two processes, which give each other the orders of their items: threads of one process would hold
+  each other up, since only one of them runs Python at a time.
 
 Results can be seen at once, before their epoch is kept: a reader who follows the files gets them at
 least once. After a restart the sink cuts its files back to the last epoch and goes on, so what is
@@ -22,11 +23,14 @@ the other can be read; the job ends after the last.
 from __future__ import annotations
 
 import json
+import multiprocessing
+import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +44,8 @@ from bytewax.outputs import FixedPartitionedSink, StatefulSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.run import cli_main
 
-#: Threads of one process. Two of them hold each other up (one Python runs at a time): they took more
-#: processor time and longer for the same orders than one.
-WORKERS = 1
+#: Each is a process with one worker thread.
+PROCESSES = 2
 #: Parts of the input, of the output and of the recovery store.
 PARTS = ("0", "1")
 _EPOCH = timedelta(seconds=1)
@@ -56,33 +59,38 @@ SinkPosition = tuple[int, int]
 
 
 class Progress:
-    """What all parts have read and written so far; told now and then."""
+    """What all parts have read and written so far, in memory that the processes share.
+
+    Whoever has written results tells it, now and then.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._rows = dict.fromkeys(PARTS, 0)
-        self._results = dict.fromkeys(PARTS, 0)
-        self._is_reading = False
-        self._told_at = 0.0
+        self._lock = multiprocessing.Lock()
+        self._rows = multiprocessing.RawArray("q", len(PARTS))
+        self._results = multiprocessing.RawArray("q", len(PARTS))
+        self._is_reading = multiprocessing.RawValue("b", 0)
+        self._told_at = multiprocessing.RawValue("d", 0.0)
 
     def begin(self) -> None:
         with self._lock:
-            if not self._is_reading:
-                self._is_reading = True
+            if not self._is_reading.value:
+                self._is_reading.value = 1
                 _tell("ready")
 
     def read(self, part: str, rows: int) -> None:
-        self._rows[part] = rows
+        self._rows[PARTS.index(part)] = rows
 
     def written(self, part: str, results: int) -> None:
-        self._results[part] = results
+        self._results[PARTS.index(part)] = results
+
+    def tell_now_and_then(self) -> None:
         with self._lock:
-            if time.monotonic() - self._told_at >= _TELL_EVERY_S:
-                self._told_at = time.monotonic()
+            if time.monotonic() - self._told_at.value >= _TELL_EVERY_S:
+                self._told_at.value = time.monotonic()
                 self.tell("progress")
 
     def tell(self, event: str) -> None:
-        _tell(event, rows=sum(self._rows.values()), results=sum(self._results.values()))
+        _tell(event, rows=sum(self._rows), results=sum(self._results))
 
 
 class OrdersPart(StatefulSourcePartition[Order, SourcePosition]):
@@ -189,6 +197,7 @@ class ResultsPart(StatefulSinkPartition[str, SinkPosition]):
         self._file.flush()
         self._results += len(values)
         self._progress.written(self._part, self._results)
+        self._progress.tell_now_and_then()
 
     def snapshot(self) -> SinkPosition:
         return self._file.tell(), self._results
@@ -220,13 +229,38 @@ def main() -> None:
         store.mkdir()
         results.mkdir()
         init_db_dir(store, len(PARTS))
+    addresses = _addresses()
+    run = partial(_run, _flow(job, results, progress), store, addresses)
+    others = [
+        multiprocessing.get_context("fork").Process(target=run, args=(number,), daemon=True)
+        for number in range(1, PROCESSES)
+    ]
+    for other in others:
+        other.start()
+    run(0)
+    for other in others:
+        other.join()
+        assert other.exitcode == 0
+    progress.tell("done")
+
+
+def _run(flow: Dataflow, store: Path, addresses: list[str], process: int) -> None:
     cli_main(
-        _flow(job, results, progress),
-        workers_per_process=WORKERS,
+        flow,
+        process_id=process,
+        addresses=addresses,
         epoch_interval=_EPOCH,
         recovery_config=RecoveryConfig(store, backup_interval=timedelta(0)),
     )
-    progress.tell("done")
+
+
+def _addresses() -> list[str]:
+    """Ports that were free a moment ago, all asked for before one is given back."""
+    with ExitStack() as asked:
+        sockets = [asked.enter_context(socket.socket()) for _ in range(PROCESSES)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def _flow(job: Any, results: Path, progress: Progress) -> Dataflow:

@@ -15,6 +15,9 @@ What is chosen, and why it is fair to Flink on two cores:
 - results by the filesystem sink: files become visible when their checkpoint is complete, which is
   exactly once, and up to a second late. What is counted is lines of visible files.
 
+Flink deletes a checkpoint when the next one is complete, so a progress event also says how many
+there were in this run and how many bytes they were (``checkpoints``, ``checkpoint_bytes``).
+
 The connector hands out the files in any order, two at a time. ``rows`` of a progress event are the
 rows that this process has read (a metric at most 0.2 s old); after a restart they begin at 0, and
 only ``done`` tells all rows. With a pace, files arrive one by one beside the place of the job, and
@@ -69,7 +72,7 @@ def main() -> None:
         time.sleep(_LOOK_S)
         rows = watched.rows()
         if rows is not None and counted.look():
-            _tell("progress", rows=rows, results=counted.results)
+            _tell("progress", rows=rows, results=counted.results, **watched.checkpoints())
     ended.result()  # raises if the job has failed
     counted.look()
     at = time.time()
@@ -185,6 +188,15 @@ class _Watched:
         metric = f"/vertices/{self._source}/subtasks/metrics?get=numRecordsOut&agg=sum"
         told = self._ask(metric)
         return int(told[0]["sum"]) if told else None
+
+    def checkpoints(self) -> dict[str, int]:
+        """How many are complete, and the bytes that all of them wrote: old ones are deleted."""
+        told = self._ask("/checkpoints")
+        if not told:
+            return {}
+        complete = told["counts"]["completed"]
+        written = told["summary"]["checkpointed_size"]["avg"] * complete
+        return {"checkpoints": complete, "checkpoint_bytes": round(written)}
 
     def _ask(self, what: str) -> Any | None:
         # Nobody answers before the cluster is up, or while it goes down after the last row.

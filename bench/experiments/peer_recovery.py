@@ -315,7 +315,8 @@ def _beyond(runs: list[Repetition]) -> Spread:
 
 
 def _picture(raw: Raw, sizes: list[int]) -> Figure:
-    figure = Figure(figsize=(8.5, 0.8 + 3.2 * len(sizes)), layout="constrained")
+    bars = max(len(_shown(raw, items)) for items in sizes)
+    figure = Figure(figsize=(8.5, (1.0 + 0.4 * bars) * len(sizes)), layout="constrained")
     axes = figure.subplots(len(sizes), 1, squeeze=False).flat
     for items, ax in zip(sizes, axes, strict=True):
         _bars(ax, raw, items)

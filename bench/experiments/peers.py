@@ -155,10 +155,14 @@ def show(raw: Raw) -> Section:
 
 
 _INTRODUCTION = """\
-Fault tolerance is on everywhere: {tolerances}. All engines have two cores and {heap_gib} GiB of
-heap, and each run is a process of its own. Batches have {batch:,} orders; rows per second are those
-of the median batch after the first {warm_up}. Those of engines without batches are counted between
-the first and the last time they told of their progress.
+Fault tolerance is on:
+
+{tolerances}
+
+All engines have two cores, JVMs {heap_gib} GiB of heap, and each run is a process of its own.
+Batches have {batch:,} orders; rows per second are those of the median batch after the first
+{warm_up}. Those of engines without batches are counted between the first and the last time they
+told of their progress.
 
 *Smaller batches*: peers that are called once per id would take minutes for a batch. Theirs have
 {small:,} orders of {fewer_ids:,} ids, other ids in every batch: as many orders per id as in the
@@ -172,15 +176,22 @@ average has one per id and batch, and the pass-through none to compare.
 
 
 def _sizes(raw: Raw) -> dict[str, Any]:
-    peers = raw.settings["peers"].values()
     workload = next(iter(raw.settings["streams"].values()))["workload"]
     parts = raw.settings["parts"]
     return {
-        "tolerances": "; ".join(f"{p['label']}: {p['tolerance']}" for p in peers),
+        "tolerances": _tolerances(raw),
         "batch": workload["rows"],
         "small": workload["rows"] // parts,
         "fewer_ids": workload["items"] // parts,
     }
+
+
+def _tolerances(raw: Raw) -> str:
+    """A line for each kind, with all that have it."""
+    having: dict[str, list[str]] = {}
+    for peer in raw.settings["peers"].values():
+        having.setdefault(peer["tolerance"], []).append(peer["label"])
+    return "\n".join(f"- {', '.join(labels)}: {kind}" for kind, labels in having.items())
 
 
 def _table(raw: Raw, stream: str) -> str:
@@ -244,7 +255,9 @@ def _verdict(runs: list[Repetition]) -> str:
 def _picture(raw: Raw, streams: list[str]) -> Figure:
     columns = min(2, len(streams))
     lines = -(-len(streams) // columns)
-    figure = Figure(figsize=(7.5 * columns, 0.8 + 3.4 * lines), layout="constrained")
+    bars = max(len(_peers(raw, stream)) for stream in streams)
+    size = (7.5 * columns, (1.0 + 0.4 * bars) * lines)
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).flat
     for stream, ax in zip(streams, axes, strict=False):
         _bars(ax, raw, stream)

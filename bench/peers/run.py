@@ -300,9 +300,11 @@ class Running:
         return f"{self.peer.label}: {what}. Its last words: {_last_words(self._log)}"
 
 
-def _last_words(log: TextIO, characters: int = 2000) -> str:
+def _last_words(log: TextIO, characters: int = 300) -> str:
+    """In one line: they may end up on the page."""
     log.flush()
-    return Path(log.name).read_text(errors="replace")[-characters:].strip() or "(none)"
+    text = " ".join(Path(log.name).read_text(errors="replace").split())
+    return text[-characters:] or "(none)"
 
 
 def _asked(peer: Peer, orders: Orders, here: Ground, resume: bool) -> str:

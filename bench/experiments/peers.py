@@ -138,6 +138,7 @@ def _run(peer: Peer, interpreter: Path, orders: Orders) -> dict[str, Any]:
             "files": watched.files.files,
             "bytes": watched.files.bytes,
             "stored_bytes": watched.stored_bytes,
+            "checkpoint_bytes": max(event.checkpoint_bytes for event in job.events),
             "peak_bytes": watched.peak_bytes,
         }
 
@@ -168,10 +169,12 @@ told of their progress.
 {small:,} orders of {fewer_ids:,} ids, other ids in every batch: as many orders per id as in the
 others' batches, which is what their speed depends on. Less state comes together, in their favour.
 
-*Bytes* are those of every file that appeared where the engine keeps what has to survive; *files*
-are counted per batch, or per {batch:,} rows where there are no batches. *Memory* is the peak of all
-processes together. *Results* are compared with the number that counting the orders gives; a running
-average has one per id and batch, and the pass-through none to compare.
+*Bytes* are those of every file that appeared where the engine keeps what has to survive. *Disk
+writes* are all bytes its processes had written to disks: shuffles, local copies of the state, and
+whatever is written over again. *Files* are counted per batch, or per {batch:,} rows where there are
+no batches. *Memory* is the peak of all processes together. *Results* are compared with the number
+that counting the orders gives; a running average has one per id and batch, and the pass-through
+none to compare.
 """
 
 
@@ -200,6 +203,7 @@ def _table(raw: Raw, stream: str) -> str:
         "rows/s",
         "of the pass-through",
         "bytes per row",
+        "disk writes per row",
         "files per batch",
         "memory, MiB",
         "results",
@@ -220,6 +224,7 @@ def _row(raw: Raw, stream: str, peer: str) -> list[str]:
         spread([run["rows_per_s"] for run in runs]).show(",.0f"),
         _against_ceiling(raw, stream, peer),
         f"{median(run['bytes'] / run['rows'] for run in runs):,.1f}",
+        f"{median(run['stored_bytes'] / run['rows'] for run in runs):,.1f}",
         f"{median(_files_per_batch(raw, stream, run) for run in runs):,.1f}",
         f"{median(run['peak_bytes'] for run in runs) / 2**20:,.0f}",
         _verdict(runs),

@@ -40,7 +40,8 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a job says. What is about a batch only comes from engines that have batches."""
+    """What a job says. What is about a batch only comes from engines that have batches, bytes of
+    checkpoints only from those that know them."""
 
     event: str
     at: float
@@ -50,6 +51,7 @@ class Event:
     batch_rows: int = 0
     batch_results: int = 0
     batch_s: float = 0.0
+    checkpoint_bytes: int = 0
 
 
 def read_events(lines: Iterable[str]) -> Iterator[Event]:

@@ -12,20 +12,24 @@ from bench.experiments import (
     growth,
     intensity,
     open_footprints,
+    peer_recovery,
+    peers,
     persistence,
     profile,
     targets,
 )
 
 _MODULES: tuple[ModuleType, ...] = (
+    peers,
+    peer_recovery,
+    profile,
+    growth,
     open_footprints,
     targets,
     budget,
     intensity,
     persistence,
     catch_up,
-    growth,
-    profile,
 )
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

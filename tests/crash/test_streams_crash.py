@@ -18,12 +18,13 @@ from trailmark.log import Part, Storage
 from trailmark.log.readers import acknowledge, needed_from, register
 from trailmark.log.segment import HEADER
 from trailmark.records import Stream
-from trailmark.streams import Retention, StreamWriter, open_view
 from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import manifest_log
-from trailmark.streams.retention import left_over_files
+from trailmark.streams.retention import Retention, left_over_files
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 _SCHEMA = pa.schema([("item", pa.int32()), ("time", pa.timestamp("us"))])
 _STEPS = 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from trailmark.errors import DamagedSegment, MissingSegment, SettingError
@@ -15,6 +14,7 @@ from trailmark.records import NO_BATCH, Stream
 from trailmark.settings import DAY
 from trailmark.streams.files import DataFile, files_written_before
 from trailmark.streams.manifest import Manifest, read_manifest
+from trailmark.values import dataclass
 
 #: Batches that one trim looks at: those left over are looked at by the next.
 _AT_ONCE = 4096

@@ -23,10 +23,12 @@ from trailmark.errors import MissingSegment, SettingError
 from trailmark.log import open_storage
 from trailmark.log.readers import acknowledge, forget, needed_from, register
 from trailmark.records import NO_BATCH, Stream
-from trailmark.streams import Retention, StreamWriter, open_view, read_table
 from trailmark.streams.description import open_stream
-from trailmark.streams.retention import left_over_files, trim_stream
+from trailmark.streams.retention import Retention, left_over_files, trim_stream
+from trailmark.streams.table import read_table
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,10 @@ from trailmark.errors import SchemaChanged, StorageError
 from trailmark.log.readers import register
 from trailmark.records import NO_BATCH, Stream
 from trailmark.settings import HOUR
-from trailmark.streams import Retention, StreamWriter
 from trailmark.streams import writer as writer_module
 from trailmark.streams.manifest import read_manifest
-from trailmark.streams.writer import conform
+from trailmark.streams.retention import Retention
+from trailmark.streams.writer import StreamWriter, conform
 
 _ZONED = pa.timestamp("us", "Asia/Tokyo")
 _UTC = pa.timestamp("us", "UTC")

@@ -360,22 +360,18 @@ class Bucket:
         state = self._keeper.state
         if state is None:
             return []
-        keep_from = state.account.keep_from
-        self._settle_extent(state.account.keep_output_from, state.batch)
+        from trailmark.log.readers import up_to_readers  # a recovery does not wait for its import
+
+        storage, keep_output_from = self._logs.storage, state.account.keep_output_from
+        self._settle_extent(keep_output_from, state.batch)
         # From the batch before, other buckets may have to find the watermark of this one.
-        reports = [self._inputs.trim(self._unread(Stream.INPUT, min(keep_from, state.batch - 1)))]
-        reports.append(self._snapshots.log.trim(state.account.keep_output_from))
+        before = min(state.account.keep_from, state.batch - 1)
+        reports = [self._inputs.trim(up_to_readers(storage, Stream.INPUT, before))]
+        reports.append(self._snapshots.log.trim(keep_output_from))
         if acknowledged is not None:
-            before = min(acknowledged, state.account.keep_output_from)
-            reports.append(self._output.trim(self._unread(Stream.OUTPUT, before)))
+            before = min(acknowledged, keep_output_from)
+            reports.append(self._output.trim(up_to_readers(storage, Stream.OUTPUT, before)))
         return reports
-
-    def _unread(self, stream: Stream, before: int) -> int:
-        """The batch up to which a log may be trimmed, or an earlier one that a reader needs."""
-        from trailmark.log.readers import needed_from  # a recovery does not wait for its import
-
-        needed = needed_from(self._logs.storage, stream)
-        return before if needed is None else min(before, needed)
 
     def _settle_extent(self, oldest: int, newest: int) -> None:
         """What is trimmed stays away after a power failure; so must the output that replaces it."""

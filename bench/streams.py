@@ -31,9 +31,10 @@ from bench.figures import Figure, Report
 from bench.session import start_session
 from trailmark.log import LocalStorage
 from trailmark.settings import Durability
-from trailmark.streams import StreamWriter, open_view
 from trailmark.streams.description import open_stream
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 PARTITIONS = 2
 ROWS = 1_000_000

@@ -79,6 +79,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    from tests.support.object_store import s3_server  # only who uses one waits for its import
+
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An S3 server is what the usual variables point at."""
+    from tests.support.object_store import use_s3
+
+    use_s3(s3_endpoint, monkeypatch)
+
+
+@pytest.fixture
+def s3_url(s3: None) -> str:
+    """A URL in an empty bucket of it."""
+    from tests.support.object_store import new_bucket
+
+    return new_bucket()
+
+
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"

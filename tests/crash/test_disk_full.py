@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.support.compare import assert_same_rows
-from tests.support.disk import SimulatedDisk
+from tests.support.disk import FillingDisk, SimulatedDisk
 from tests.support.engine import Query, split
 from tests.support.plain import plain_rows
 from tests.support.small import SMALL_WINDOWS, small_case
@@ -17,7 +17,6 @@ from tests.support.verdict import assert_logs_are_right, assert_state_is_right, 
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
 from trailmark.engine import BatchReport
 from trailmark.errors import DiskFull, NoPermission, StorageError
-from trailmark.log import Part
 from trailmark.windows.spec import TimeWindow, Window
 
 _BATCHES = 3
@@ -26,20 +25,6 @@ _CASES: dict[str, tuple[Window, Policy]] = {
     "count": (SMALL_WINDOWS["overlapping"], Continuous(q=8, u=12)),
     "time": (SMALL_WINDOWS["time"], NoCheckpoint()),
 }
-
-
-@dataclass
-class FillingDisk(SimulatedDisk):
-    """Has room for all but the last byte of the n-th write, and so for none after it."""
-
-    full_at: int | None = None
-    writes: int = 0
-
-    def write(self, descriptor: int, parts: Sequence[Part]) -> int:
-        self.writes += 1
-        if self.writes == self.full_at:
-            self.capacity = self._used() + sum(map(len, parts)) - 1
-        return super().write(descriptor, parts)
 
 
 @dataclass

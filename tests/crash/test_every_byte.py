@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.compare import assert_same_rows, assert_same_states, table_states
 from tests.support.disk import SimulatedDisk
 from tests.support.engine import Judge, Query, StepClock
+from tests.support.harm import EVERY_BYTE, Harm
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
 from tests.support.small import SMALL_WINDOWS, small_case
@@ -80,31 +81,13 @@ def _is_refused(check: Callable[[], None]) -> bool:
     return True
 
 
-def _flips(log: _SmallLog, path: str) -> Iterator[str]:
-    for offset in range(len(log.disk.content(path))):
-        bit = offset % 8
-        log.disk.flip(path, offset, bit)
-        yield f"byte {offset}"
-        log.disk.flip(path, offset, bit)
-
-
-def _cuts(log: _SmallLog, path: str) -> Iterator[str]:
-    whole = log.disk.content(path)
-    for size in range(len(whole)):
-        log.disk.truncate(path, size)
-        yield f"cut to {size}"
-        log.disk.overwrite(path, whole)
-
-
-@pytest.mark.parametrize("harm", [_flips, _cuts], ids=["flip", "cut"])
+@pytest.mark.parametrize("harm", EVERY_BYTE.values(), ids=EVERY_BYTE)
 @pytest.mark.parametrize("which", ["meta.json", "in/", "out/", "watermark/"])
-def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(
-    harm: Callable[[_SmallLog, str], Iterator[str]], which: str
-) -> None:
+def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(harm: Harm, which: str) -> None:
     log = _SmallLog()
     refused = tried = 0
     for path in (p for p in log.disk.files() if p.startswith(which)):
-        for what in harm(log, path):
+        for what in harm(log.disk, path):
             tried += 1
             refusals = [_is_refused(c) for c in (log.check_results, log.check_input)]
             is_recovery_refused = _is_refused(log.check_recovery)

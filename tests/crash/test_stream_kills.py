@@ -7,22 +7,23 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.object_store import new_bucket, s3_server, use_s3
 from tests.support.plain import plain_rows
 from tests.support.seeds import seeds
 from tests.support.spark_orders import sink_files
 from tests.support.spark_runs import (
+    EAGER_SPECULATION,
+    SMALL_EXECUTORS,
     Application,
     Cluster,
     all_processes,
     caught,
+    executor_of,
     hold_a_worker,
     release,
     wait_until,
@@ -53,13 +54,6 @@ def _finish(root: Path, *steps: Step) -> None:
             application.finish()
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with s3_server() as endpoint:
-        use_s3(endpoint, monkeypatch)
-        yield new_bucket()
-
-
 @pytest.mark.parametrize("seed", seeds(1))
 def test_a_driver_killed_while_it_writes_and_follows_loses_no_row_and_repeats_none(
     tmp_path: Path, seed: int
@@ -67,8 +61,8 @@ def test_a_driver_killed_while_it_writes_and_follows_loses_no_row_and_repeats_no
     _kill_driver(tmp_path, str(tmp_path / "stream"), str(tmp_path / "copy-of-it"), seed, kills=4)
 
 
-def test_the_same_in_an_object_store(tmp_path: Path, bucket: str) -> None:
-    _kill_driver(tmp_path, f"{bucket}/stream", f"{bucket}/copy", seed=1, kills=1)
+def test_the_same_in_an_object_store(tmp_path: Path, s3_url: str) -> None:
+    _kill_driver(tmp_path, f"{s3_url}/stream", f"{s3_url}/copy", seed=1, kills=1)
 
 
 def _kill_driver(root: Path, stream: str, copy: str, seed: int, kills: int) -> None:
@@ -132,15 +126,7 @@ def test_a_twin_of_a_task_and_a_killed_executor_leave_no_trace_in_the_stream(
         trap=str(tmp_path / "trap"),
         slow_s=0.02,
     )
-    conf = {
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executor.memory": "512m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "10ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "10ms",
-    }
+    conf = {**SMALL_EXECUTORS, **EAGER_SPECULATION}
     with (
         Cluster(tmp_path / "cluster", ["127.0.0.1", "127.0.0.2"]) as cluster,
         Application.of_steps(tmp_path / "app", [step], master=cluster.url, conf=conf) as running,
@@ -154,7 +140,7 @@ def test_a_twin_of_a_task_and_a_killed_executor_leave_no_trace_in_the_stream(
         running.wait_for_batch(step, held_in + 1)
         worker = hold_a_worker(running, step)
         held_in = newest_commit(step.checkpoint) + 1
-        executor = _executor_of(worker)
+        executor = executor_of(worker)
         os.kill(executor, signal.SIGKILL)  # it belongs to the cluster, not to the application
         wait_until("it is gone", lambda: executor not in {p.pid for p in all_processes()})
         running.wait_for_batch(step, held_in)
@@ -162,15 +148,6 @@ def test_a_twin_of_a_task_and_a_killed_executor_leave_no_trace_in_the_stream(
         running.wait_for_batch(step, 7)
         running.kill_driver(with_workers=True)
     assert_has_each_once(stream, numbers)
-
-
-def _executor_of(worker: int) -> int:
-    """The JVM above a Python worker and its daemon."""
-    pid = worker
-    for _ in range(2):
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return pid
 
 
 @pytest.mark.parametrize("seed", seeds(1))

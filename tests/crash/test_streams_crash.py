@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
+from tests.support.disk import Crashed, FillingDisk, SimulatedDisk
+from tests.support.harm import EVERY_BYTE, Harm
 from tests.support.streams import SECOND, SetClock, batch_of, often, rows_by_batch, rows_in
 from trailmark.errors import DiskFull, MissingSegment, StorageError, TrailmarkError
-from trailmark.log import Part, Storage
+from trailmark.log import Storage
 from trailmark.log.readers import acknowledge, needed_from, register
 from trailmark.log.segment import HEADER
 from trailmark.records import Stream
-from trailmark.streams import Retention, StreamWriter, open_view
 from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import manifest_log
-from trailmark.streams.retention import left_over_files
+from trailmark.streams.retention import Retention, left_over_files
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 _SCHEMA = pa.schema([("item", pa.int32()), ("time", pa.timestamp("us"))])
 _STEPS = 6
@@ -175,20 +177,6 @@ def test_a_call_that_fails_wherever_it_is_loses_no_row_and_doubles_none(code: in
     assert refused > 100
 
 
-@dataclass
-class FillingDisk(SimulatedDisk):
-    """Has room for all but the last byte of the n-th write, and so for none after it."""
-
-    full_at: int | None = None
-    writes: int = 0
-
-    def write(self, descriptor: int, parts: Sequence[Part]) -> int:
-        self.writes += 1
-        if self.writes == self.full_at:
-            self.capacity = self._used() + sum(map(len, parts)) - 1
-        return super().write(descriptor, parts)
-
-
 def test_a_disk_that_is_full_at_any_write_loses_no_row_and_doubles_none() -> None:
     whole = FillingDisk()
     life = Life(whole)
@@ -291,27 +279,9 @@ def _answer(ask: Callable[[], object]) -> object:
     return _Refused
 
 
-def _flips(stream: _SmallStream, path: str) -> Iterator[str]:
-    for offset in range(len(stream.disk.content(path))):
-        bit = offset % 8
-        stream.disk.flip(path, offset, bit)
-        yield f"byte {offset}"
-        stream.disk.flip(path, offset, bit)
-
-
-def _cuts(stream: _SmallStream, path: str) -> Iterator[str]:
-    whole = stream.disk.content(path)
-    for size in range(len(whole)):
-        stream.disk.truncate(path, size)
-        yield f"cut to {size}"
-        stream.disk.overwrite(path, whole)
-
-
-@pytest.mark.parametrize("harm", [_flips, _cuts], ids=["flip", "cut"])
+@pytest.mark.parametrize("harm", EVERY_BYTE.values(), ids=EVERY_BYTE)
 @pytest.mark.parametrize("which", ["data", "manifest", "pack", "reader", "index", "meta"])
-def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(
-    which: str, harm: Callable[[_SmallStream, str], Iterator[str]]
-) -> None:
+def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(which: str, harm: Harm) -> None:
     stream = _SmallStream(which)
     ending = {
         "data": "data/",
@@ -325,7 +295,7 @@ def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(
     assert _Refused not in stream.answers
     index = stream.disk.content("batches/00000/index.json")
     refused = tried = 0
-    for what in harm(stream, path):
+    for what in harm(stream.disk, path):
         found = stream.ask()
         tried += 1
         refused += _Refused in found

@@ -13,9 +13,9 @@ from tests.support.processes import Worker
 from tests.support.stream_workers import SCHEMA, follow, write_batches
 from trailmark.log import LocalStorage
 from trailmark.records import NO_BATCH
-from trailmark.streams import read_table
 from trailmark.streams.description import open_stream
 from trailmark.streams.manifest import manifest_log
+from trailmark.streams.table import read_table
 
 _COUNT = 30
 _ROWS = 3

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import boto3
 import pytest
 
 from tests.support.engine import split
-from tests.support.object_store import new_bucket, s3_server, use_s3
 from tests.support.processes import Pipe, Place, Worker
 from tests.support.stored import ROWS, rows_of, stored_at
 from tests.support.written import Written, count_orders, time_orders, write_logs
@@ -231,51 +229,39 @@ def test_looking_on_does_not_disturb_the_writer(tmp_path: Path) -> None:
 # In an object store
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with s3_server() as found:
-        yield found
-
-
 def _objects(url: str) -> dict[str, str]:
     listed = boto3.client("s3").list_objects_v2(Bucket=url.split("/")[2])
     return {each["Key"]: each["ETag"] for each in listed.get("Contents", [])}
 
 
-def test_all_of_it_works_in_an_object_store(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_s3(endpoint, monkeypatch)
-    url = new_bucket()
+def test_all_of_it_works_in_an_object_store(s3_url: str) -> None:
     case = time_orders(8)
-    operators = OperatorLogs(open_storage(url), case.operator(), buckets=1)
+    operators = OperatorLogs(open_storage(s3_url), case.operator(), buckets=1)
     bucket = Bucket(case.operator(), operators, 0, Continuous(q=25, u=40))
     reports = [bucket.run(batch, rows) for batch, rows in enumerate(case.batches)]
     bucket.close()
-    before = _objects(url)
-    found = json.loads(run_command("status", url, "--json").stdout)
+    before = _objects(s3_url)
+    found = json.loads(run_command("status", s3_url, "--json").stdout)
     assert found["buckets"][0]["account"] == reports[-1].account.to_attributes()
-    assert run_command("verify", url).returncode == 0
-    listed = run_command("log", url, "--kind", "results", "--records").stdout.splitlines()
+    assert run_command("verify", s3_url).returncode == 0
+    listed = run_command("log", s3_url, "--kind", "results", "--records").stdout.splitlines()
     assert len(listed) == sum(report.results.num_rows for report in reports)
-    assert run_command("recover", url, "--dry-run").returncode == 0
-    assert _objects(url) == before, "looking changes nothing"
-    assert run_command("truncate", url, "--to-batch", 6, "--yes").returncode == 0
-    assert json.loads(run_command("status", url, "--json").stdout)["last_batch"] == 6
-    assert any("/aside/out/00000/" in key for key in _objects(url))
+    assert run_command("recover", s3_url, "--dry-run").returncode == 0
+    assert _objects(s3_url) == before, "looking changes nothing"
+    assert run_command("truncate", s3_url, "--to-batch", 6, "--yes").returncode == 0
+    assert json.loads(run_command("status", s3_url, "--json").stdout)["last_batch"] == 6
+    assert any("/aside/out/00000/" in key for key in _objects(s3_url))
 
 
-def test_an_object_store_without_logs_gives_one_line_and_code_2(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_s3(endpoint, monkeypatch)
-    url = new_bucket()
-    done = run_command("status", url)
+def test_an_object_store_without_logs_gives_one_line_and_code_2(s3_url: str) -> None:
+    done = run_command("status", s3_url)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "it is empty" in done.stderr
-    open_storage(f"{url}/one").publish("meta.json", [b"x"])
-    open_storage(f"{url}/two").publish("meta.json", [b"x"])
-    done = run_command("status", url)
-    assert f"{url}/one, {url}/two" in done.stderr
+    open_storage(f"{s3_url}/one").publish("meta.json", [b"x"])
+    open_storage(f"{s3_url}/two").publish("meta.json", [b"x"])
+    done = run_command("status", s3_url)
+    assert f"{s3_url}/one, {s3_url}/two" in done.stderr
     done = run_command("status", "s3://nowhere-at-all/x")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

@@ -19,13 +19,14 @@ from tests.support.streams import SECOND, SetClock, often
 from trailmark.log import OperatorMeta
 from trailmark.log.readers import acknowledge, forget, register, registered
 from trailmark.records import NO_BATCH, Stream
-from trailmark.streams import Retention, StreamView, StreamWriter, open_view
 from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import manifest_log
-from trailmark.streams.retention import left_over_files, trim_stream
+from trailmark.streams.retention import Retention, left_over_files, trim_stream
 from trailmark.streams.table import bounds
 from trailmark.streams.times import Span
+from trailmark.streams.view import StreamView, open_view
+from trailmark.streams.writer import StreamWriter
 
 _SEEDS = st.integers(0, 2**32 - 1)
 _RETENTIONS = st.one_of(

@@ -11,9 +11,16 @@ from tests.support.spark_orders import (
     newest_of,
     recoveries,
 )
-from tests.support.spark_runs import Application, Cluster, caught, hold_a_worker, release
-
-_EXECUTORS = {"spark.executor.memory": "512m"}
+from tests.support.spark_runs import (
+    EAGER_SPECULATION,
+    SMALL_EXECUTORS,
+    Application,
+    Cluster,
+    caught,
+    executor_of,
+    hold_a_worker,
+    release,
+)
 
 
 def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace_in_the_results(
@@ -23,7 +30,7 @@ def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace
     orders.feed(10)
     queries = [make_query(tmp_path, orders, window) for window in ("count", "time")]
     application = Application(
-        tmp_path / "app", queries, master="local-cluster[2,1,1024]", conf=_EXECUTORS
+        tmp_path / "app", queries, master="local-cluster[2,1,1024]", conf=SMALL_EXECUTORS
     )
     killed: dict[str, int] = {}
     with application:
@@ -32,7 +39,7 @@ def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace
             worker = hold_a_worker(application, query)
             killed[query.name] = newest_of(query, "offsets")
             assert killed[query.name] > newest_of(query, "commits"), "the batch is not through"
-            executor = application.executor_of(worker)
+            executor = executor_of(worker)
             application.kill(executor)
             application.wait_until(
                 "there is another one",
@@ -50,14 +57,7 @@ def test_a_task_and_its_speculative_twin_give_one_result(tmp_path: Path) -> None
     orders = Orders(tmp_path / "in", seed=22)
     orders.feed(10)
     query = make_query(tmp_path, orders, "count", slow_s=0.02)
-    conf = {
-        **_EXECUTORS,
-        "spark.speculation": "true",
-        "spark.speculation.interval": "10ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "10ms",
-    }
+    conf = {**SMALL_EXECUTORS, **EAGER_SPECULATION}
     with (
         Cluster(tmp_path / "cluster", ["127.0.0.1", "127.0.0.2"]) as cluster,
         Application(tmp_path / "app", [query], master=cluster.url, conf=conf) as application,

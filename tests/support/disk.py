@@ -22,7 +22,7 @@ from trailmark.log.storage import LocalStorage, Part
 from trailmark.log.storage.file_system import DirectoryEntry
 from trailmark.settings import Durability
 
-__all__ = ["Crashed", "SimulatedDisk"]
+__all__ = ["Crashed", "FillingDisk", "SimulatedDisk"]
 
 ROOT = "/disk"
 
@@ -279,6 +279,20 @@ class SimulatedDisk:
     def _used(self) -> int:
         held = {*_files_below(self._root), *self._opened.values()}
         return sum(len(file.data) for file in held)
+
+
+@dataclass
+class FillingDisk(SimulatedDisk):
+    """Has room for all but the last byte of the n-th write, and so for none after it."""
+
+    full_at: int | None = None
+    writes: int = 0
+
+    def write(self, descriptor: int, parts: Sequence[Part]) -> int:
+        self.writes += 1
+        if self.writes == self.full_at:
+            self.capacity = self._used() + sum(map(len, parts)) - 1
+        return super().write(descriptor, parts)
 
 
 def _error(code: int, path: str) -> OSError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from tests.support.disk import SimulatedDisk
 from trailmark.log.names import log_directory, segment_name
@@ -37,3 +38,24 @@ def flip_anywhere(disk: SimulatedDisk, stream: Stream, batch: int, rng: random.R
     path = segment_path(stream, batch)
     disk.flip(path, rng.randrange(len(disk.content(path))), rng.randrange(8))
     return path
+
+
+def _flips(disk: SimulatedDisk, path: str) -> Iterator[str]:
+    for offset in range(len(disk.content(path))):
+        bit = offset % 8
+        disk.flip(path, offset, bit)
+        yield f"byte {offset}"
+        disk.flip(path, offset, bit)
+
+
+def _cuts(disk: SimulatedDisk, path: str) -> Iterator[str]:
+    whole = disk.content(path)
+    for size in range(len(whole)):
+        disk.truncate(path, size)
+        yield f"cut to {size}"
+        disk.overwrite(path, whole)
+
+
+#: Does harm after harm to a file, each undone before the next; says which it is.
+Harm: TypeAlias = Callable[[SimulatedDisk, str], Iterator[str]]
+EVERY_BYTE: Mapping[str, Harm] = {"flip": _flips, "cut": _cuts}

@@ -23,6 +23,16 @@ _REPOSITORY = Path(__file__).parents[2]
 #: Far more than anything takes here, on a busy machine too.
 PATIENCE_S = 120.0
 
+SMALL_EXECUTORS = {"spark.executor.memory": "512m"}
+#: A task that lags a little behind the others gets a twin.
+EAGER_SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "10ms",
+}
+
 
 @dataclass(frozen=True)
 class Process:
@@ -43,6 +53,14 @@ def all_processes() -> Iterator[Process]:
                 if fields[0] not in "ZX":
                     text = command.decode(errors="replace")
                     yield Process(int(name), int(fields[1]), int(fields[3]), text)
+
+
+def executor_of(worker: int) -> int:
+    """The executor JVM that a Python worker works for, whether of an application or a cluster."""
+    found = {p.pid: p for p in all_processes()}
+    executor = found[found[found[worker].parent].parent]
+    assert "CoarseGrainedExecutorBackend" in executor.command, executor
+    return executor.pid
 
 
 def wait_until(what: str, is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -203,13 +221,6 @@ class Application:
         found = self.processes()
         daemons = {p.pid for p in found if "pyspark.daemon" in p.command}
         return [p.pid for p in found if p.parent in daemons]
-
-    def executor_of(self, worker: int) -> int:
-        """The executor JVM that a Python worker works for."""
-        found = {p.pid: p for p in self.processes()}
-        executor = found[found[found[worker].parent].parent]
-        assert "CoarseGrainedExecutorBackend" in executor.command, executor
-        return executor.pid
 
     def executors(self) -> list[int]:
         return [p.pid for p in self.processes() if "CoarseGrainedExecutorBackend" in p.command]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from trailmark.log import LocalStorage, Storage
-from trailmark.streams import Retention, StreamWriter
 from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
+from trailmark.streams.retention import Retention
 from trailmark.streams.stored import StreamFiles
+from trailmark.streams.writer import StreamWriter
 
 SECOND = 1_000_000
 #: When the first batch is written.

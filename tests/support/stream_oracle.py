@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trailmark.streams import Retention
+from trailmark.streams.retention import Retention
 
 Row = dict[str, Any]
 

@@ -12,10 +12,12 @@ from tests.support.processes import Pipe
 from trailmark.errors import MissingSegment
 from trailmark.log import LocalStorage
 from trailmark.settings import Durability, LogSettings
-from trailmark.streams import Retention, StreamWriter, open_view
 from trailmark.streams import writer as writer_module
 from trailmark.streams.description import open_stream
+from trailmark.streams.retention import Retention
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 SCHEMA = pa.schema([("writer", pa.int32()), ("number", pa.int32())])
 _SETTINGS = LogSettings(durability=Durability.UNSYNCED)

@@ -15,13 +15,15 @@ from tests.support.disk import ROOT, SimulatedDisk
 from trailmark.log import Entry, OperatorMeta, Storage, StreamLog
 from trailmark.log.storage import LocalStorage
 from trailmark.settings import LogSettings
-from trailmark.streams import Retention, StreamWriter, open_view
 from trailmark.streams import writer as writer_module
 from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import manifest_log
+from trailmark.streams.retention import Retention
 from trailmark.streams.table import table_of
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 SECOND = 1_000_000
 ORDERS = pa.schema(

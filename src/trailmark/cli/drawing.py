@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from trailmark.cli import units
-from trailmark.cli.reader_table import reader_lines, reader_warnings
+from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
 from trailmark.records import NO_BATCH
@@ -37,12 +37,7 @@ def draw_status(status: OperatorStatus, path: str, paint: Paint) -> list[str]:
         rows.append(_total_row(status))
     lines += columns(_TITLES, rows, paint)
     lines += ["", *_activities(status), "", *_facts(status)]
-    if status.readers:
-        lines += ["", *reader_lines(status.readers, status.looked_us, paint)]
-    warnings = [*_warnings(status), *reader_warnings(status.readers, path)]
-    if warnings:
-        lines += ["", *(paint(f"! {text}", "bad") for text in warnings)]
-    return lines
+    return [*lines, *closing_lines(status, _warnings(status), path, paint)]
 
 
 def _operator_text(described: Mapping[str, Any]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from trailmark.cli import units
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint
-from trailmark.status import ReaderStatus
+from trailmark.status import OperatorStatus, ReaderStatus
+from trailmark.streams.status import StreamStatus
 
 _TITLES = ("reader", "reads", "needs", "lag", "rows", "last seen")
 _LEFT = frozenset({"reader", "reads"})
@@ -29,6 +30,19 @@ def reader_warnings(readers: Sequence[ReaderStatus], path: str) -> Iterator[str]
     for reader in readers:
         if reader.problem:
             yield f"{reader.problem} {reader.fix.replace('PATH', path)}"
+
+
+def closing_lines(
+    status: OperatorStatus | StreamStatus, warnings: Iterable[str], path: str, paint: Paint
+) -> list[str]:
+    """How a picture ends: its readers, then what is wrong, with them and otherwise."""
+    lines = []
+    if status.readers:
+        lines += ["", *reader_lines(status.readers, status.looked_us, paint)]
+    texts = [*warnings, *reader_warnings(status.readers, path)]
+    if texts:
+        lines += ["", *(paint(f"! {text}", "bad") for text in texts)]
+    return lines
 
 
 def held_text(readers: Sequence[str], batch: int) -> str:

@@ -8,15 +8,19 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.drawing import draw_status
 from trailmark.cli.place import find_logs, holds_stream
 from trailmark.cli.stream_drawing import draw_stream
 from trailmark.cli.terminal import Paint, Screen
-from trailmark.status import StatusReader
-from trailmark.streams.status import StreamStatusReader
+from trailmark.status import OperatorStatus, StatusReader
+from trailmark.streams.status import StreamStatus, StreamStatusReader
 from trailmark.values import dataclass
+
+#: A status of what is at the path.
+Status = TypeVar("Status", OperatorStatus, StreamStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +65,14 @@ def _looker(options: argparse.Namespace) -> Callable[[], _Picture]:
     storage, path = find_logs(options.path), options.path
     if holds_stream(storage):
         streams = StreamStatusReader(storage, look_back=options.look_back)
-
-        def look_at_stream() -> _Picture:
-            status = streams.read()
-            draw = partial(draw_stream, status, path)
-            return _Picture({"path": path, **status.describe()}, draw, status.is_sound)
-
-        return look_at_stream
+        return partial(_look, streams.read, draw_stream, path)
     operators = StatusReader(storage, look_back=options.look_back)
+    return partial(_look, operators.read, draw_status, path)
 
-    def look_at_operator() -> _Picture:
-        status = operators.read()
-        draw = partial(draw_status, status, path)
-        return _Picture({"path": path, **status.describe()}, draw, status.is_sound)
 
-    return look_at_operator
+def _look(
+    read: Callable[[], Status], draw: Callable[[Status, str, Paint], list[str]], path: str
+) -> _Picture:
+    status = read()
+    described = {"path": path, **status.describe()}
+    return _Picture(described, partial(draw, status, path), status.is_sound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trailmark.cli import units
-from trailmark.cli.reader_table import reader_lines, reader_warnings
+from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint
 from trailmark.records import NO_BATCH
@@ -25,12 +25,7 @@ def draw_stream(status: StreamStatus, path: str, paint: Paint) -> list[str]:
     if status.writers:
         rows = [[Cell(name), Cell(f"{last:,}")] for name, last in sorted(status.writers.items())]
         lines += ["", *columns(("query", "its batch"), rows, paint, left=frozenset({"query"}))]
-    if status.readers:
-        lines += ["", *reader_lines(status.readers, status.looked_us, paint)]
-    warnings = [*_warnings(status), *reader_warnings(status.readers, path)]
-    if warnings:
-        lines += ["", *(paint(f"! {text}", "bad") for text in warnings)]
-    return lines
+    return [*lines, *closing_lines(status, _warnings(status), path, paint)]
 
 
 def _stream_text(stream: StreamDescription) -> str:

@@ -25,6 +25,7 @@ from trailmark.checkpoint.policy import Policy
 from trailmark.engine.checkpoints import Checkpoints
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.opening import StateKeeper
+from trailmark.engine.output import logged_report, output_attributes, output_frames
 from trailmark.engine.refusals import (
     check_number,
     check_order,
@@ -36,7 +37,7 @@ from trailmark.engine.report import BatchReport
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
-from trailmark.kernel.columns import contiguous, fingerprint
+from trailmark.kernel.columns import fingerprint
 from trailmark.log import (
     Appending,
     MonotonicClock,
@@ -301,32 +302,11 @@ class Bucket:
         account: Account,
         recovery: RecoveryReport | None,
     ) -> Published:
-        frames: list[tuple[FrameKind, pa.Table | pa.RecordBatch]] = [
-            (FrameKind.RESULTS, outcome.results)
-        ]
-        if chosen.footprints is not None:
-            frames.append((FrameKind.FOOTPRINTS, chosen.footprints))
-        if outcome.closed is not None:
-            frames.append((FrameKind.CLOSED, outcome.closed))
-        if outcome.late is not None:
-            frames.append((FrameKind.LATE, outcome.late))
-        attributes = {
-            **account.to_attributes(),
-            "policy": self._checkpoints.policy.describe(),
-            "rates": state.rates.to_attributes(),
-            "late_rows": outcome.late_rows,
-            "late_updates": outcome.late_updates,
-            "null_times": outcome.null_times,
-            "footprints_opened": chosen.opened,
-            "footprints_checked": chosen.checked,
-        }
-        if chosen.choice.why:
-            attributes["decision"] = dict(chosen.choice.why)
-        if recovery is not None:
-            attributes["recovery"] = recovery.describe()
+        policy = self._checkpoints.policy
+        attributes = output_attributes(outcome, chosen, account, policy, state.rates, recovery)
         return self._output.append(
             batch,
-            frames,
+            output_frames(outcome, chosen),
             previous=state.output,
             fingerprint=ingested.digest,
             time_range=ingested.time_range,
@@ -360,22 +340,18 @@ class Bucket:
         state = self._keeper.state
         if state is None:
             return []
-        keep_from = state.account.keep_from
-        self._settle_extent(state.account.keep_output_from, state.batch)
+        from trailmark.log.readers import up_to_readers  # a recovery does not wait for its import
+
+        storage, keep_output_from = self._logs.storage, state.account.keep_output_from
+        self._settle_extent(keep_output_from, state.batch)
         # From the batch before, other buckets may have to find the watermark of this one.
-        reports = [self._inputs.trim(self._unread(Stream.INPUT, min(keep_from, state.batch - 1)))]
-        reports.append(self._snapshots.log.trim(state.account.keep_output_from))
+        before = min(state.account.keep_from, state.batch - 1)
+        reports = [self._inputs.trim(up_to_readers(storage, Stream.INPUT, before))]
+        reports.append(self._snapshots.log.trim(keep_output_from))
         if acknowledged is not None:
-            before = min(acknowledged, state.account.keep_output_from)
-            reports.append(self._output.trim(self._unread(Stream.OUTPUT, before)))
+            before = min(acknowledged, keep_output_from)
+            reports.append(self._output.trim(up_to_readers(storage, Stream.OUTPUT, before)))
         return reports
-
-    def _unread(self, stream: Stream, before: int) -> int:
-        """The batch up to which a log may be trimmed, or an earlier one that a reader needs."""
-        from trailmark.log.readers import needed_from  # a recovery does not wait for its import
-
-        needed = needed_from(self._logs.storage, stream)
-        return before if needed is None else min(before, needed)
 
     def _settle_extent(self, oldest: int, newest: int) -> None:
         """What is trimmed stays away after a power failure; so must the output that replaces it."""
@@ -391,18 +367,4 @@ class Bucket:
         segment = self._output.read(batch)
         check_same_input(segment, digest)
         self._output.settle(batch)
-        results = segment.table(FrameKind.RESULTS)
-        attributes = segment.footer.attributes
-        return BatchReport(
-            batch,
-            self.number,
-            self.operator.publish(contiguous(results)),
-            Account.from_attributes(attributes),
-            late=segment.table(FrameKind.LATE),
-            late_rows=attributes["late_rows"],
-            late_updates=attributes["late_updates"],
-            null_times=attributes["null_times"],
-            footprints_opened=attributes["footprints_opened"],
-            footprints_checked=attributes["footprints_checked"],
-            was_logged=True,
-        )
+        return logged_report(self.operator, self.number, segment)

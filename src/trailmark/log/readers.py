@@ -92,6 +92,12 @@ def needed_from(storage: Storage, stream: Stream) -> int | None:
     return min((each.needs for each in readers if each.stream is stream), default=None)
 
 
+def up_to_readers(storage: Storage, stream: Stream, before: int) -> int:
+    """The batch up to which a log may be trimmed, or an earlier one that a reader needs."""
+    needed = needed_from(storage, stream)
+    return before if needed is None else min(before, needed)
+
+
 def check_reader_name(name: str) -> str:
     """The name, if it can be one."""
     if _NAME.fullmatch(name) is None:

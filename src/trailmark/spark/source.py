@@ -174,6 +174,7 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._rows = _Rows(options, schema)
+        self._storage: Storage | None = None
         self._opened: StreamView | None = None
         self._target: int | None = None
         self._is_registered = False
@@ -244,27 +245,30 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
     def commit(self, end: dict[str, Any]) -> None:
         view = self._view()
         if self._options.reader is not None and view is not None:
-            acknowledge(self._storage(), self._options.reader, view.stream, end["batch"])
+            acknowledge(self._files(), self._options.reader, view.stream, end["batch"])
 
     def stop(self) -> None:
         """Nothing is held."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}  # tasks open it themselves
+        return {**self.__dict__, "_storage": None, "_opened": None}  # tasks open it themselves
 
-    def _storage(self) -> Storage:
-        return open_storage(self._options.path)
+    def _files(self) -> Storage:
+        """One for all acknowledgements: it remembers which directories are safely on disk."""
+        if self._storage is None:
+            self._storage = open_storage(self._options.path)
+        return self._storage
 
     def _view(self) -> StreamView | None:
         """The stream; None as long as nobody has begun to write it."""
-        if self._opened is None and read_meta(self._storage()) is not None:
+        if self._opened is None and read_meta(self._files()) is not None:
             self._opened = self._rows.open()
         return self._opened
 
     def _register(self, view: StreamView, batch: int) -> None:
         """Says what a named reader needs, as soon as there is a stream: it may begin later."""
         if self._options.reader is not None and not self._is_registered:
-            register(self._storage(), self._options.reader, view.stream, batch)
+            register(self._files(), self._options.reader, view.stream, batch)
             self._is_registered = True
 
     def _offset(self, view: StreamView, batch: int) -> dict[str, Any]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trailmark.checkpoint.account import Account
-from trailmark.log.verify import Problem
+from trailmark.log.verify import Problem, Trouble
 from trailmark.records import Stream
 
-_FOREIGN = (
-    "If a newer Trailmark wrote it, use that. Else it does not belong here: move the file out of "
-    "the log."
-)
-_AMBIGUOUS = "The pack counts. A writer came back late: move the .seg file out of the log."
-_UNLINKED = (
-    "Two queries wrote to this path, or files come from different backups. Bring both files back "
-    "from one backup, or stop the query and cut the log before them with trailmark truncate."
-)
+#: What helps whatever batch it is.
+_FIXES: Mapping[Trouble, str] = {
+    "foreign": (
+        "If a newer Trailmark wrote it, use that. Else it does not belong here: move the file out "
+        "of the log."
+    ),
+    "ambiguous": "The pack counts. A writer came back late: move the .seg file out of the log.",
+    "unlinked": (
+        "Two queries wrote to this path, or files come from different backups. Bring both files "
+        "back from one backup, or stop the query and cut the log before them with trailmark "
+        "truncate."
+    ),
+}
 
 
 def next_step(problem: Problem, stream: Stream, account: Account | None, newest: int) -> str:
@@ -29,12 +35,8 @@ def next_step(problem: Problem, stream: Stream, account: Account | None, newest:
     newest
         The newest batch of this log.
     """
-    if problem.trouble == "foreign":
-        return _FOREIGN
-    if problem.trouble == "ambiguous":
-        return _AMBIGUOUS
-    if problem.trouble == "unlinked":
-        return _UNLINKED
+    if problem.trouble in _FIXES:
+        return _FIXES[problem.trouble]
     if stream is Stream.INPUT:
         return _about_input(problem.batch, account)
     if stream is Stream.SNAPSHOT:

@@ -10,8 +10,8 @@ from trailmark.errors import NoPermission
 from trailmark.log.storage import Entry, Part, Storage
 
 
-def _ignore(_: int) -> None:
-    return None
+def ignore(*_: object) -> None:
+    """What those who do not show progress do with what they are told."""
 
 
 class ReadOnly:
@@ -25,7 +25,7 @@ class ReadOnly:
         Told how many bytes every read gave, for whoever shows progress.
     """
 
-    def __init__(self, storage: Storage, on_read: Callable[[int], None] = _ignore) -> None:
+    def __init__(self, storage: Storage, on_read: Callable[[int], None] = ignore) -> None:
         self._storage = storage
         self._on_read = on_read
 

@@ -15,7 +15,7 @@ from trailmark.log.verify import Problem, VerifyReport
 from trailmark.status import marks
 from trailmark.status.advice import next_step
 from trailmark.status.logs import OperatorFiles
-from trailmark.status.read_only import ReadOnly
+from trailmark.status.read_only import ReadOnly, ignore
 from trailmark.status.readers import read_readers
 from trailmark.values import dataclass
 
@@ -72,10 +72,6 @@ class Verification:
         }
 
 
-def _ignore(*_: object) -> None:
-    return None
-
-
 @dataclass(slots=True)
 class _Reading:
     """What has been read of a log."""
@@ -88,8 +84,8 @@ class _Reading:
 def verify_operator(
     storage: Storage,
     *,
-    on_log: Callable[[str, int, int], None] = _ignore,
-    on_read: Callable[[int], None] = _ignore,
+    on_log: Callable[[str, int, int], None] = ignore,
+    on_read: Callable[[int], None] = ignore,
 ) -> Verification:
     """Check every checksum and link of the logs, ``meta.json``, the watermarks and the readers.
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from trailmark.log.verify import Problem
+from collections.abc import Mapping
 
-_FOREIGN = (
-    "If a newer Trailmark wrote it, use that. Else it does not belong here: bring the right file "
-    "back from a backup."
-)
-_AMBIGUOUS = (
-    "The pack counts. A writer came back late: move the .seg file out of the log. Its query writes "
-    "the batch again."
-)
-_UNLINKED = (
-    "Files come from different backups, or somebody has copied streams into one another. Bring "
-    "both files back from one backup."
-)
+from trailmark.log.verify import Problem, Trouble
+
+#: What helps whatever batch it is.
+_FIXES: Mapping[Trouble, str] = {
+    "foreign": (
+        "If a newer Trailmark wrote it, use that. Else it does not belong here: bring the right "
+        "file back from a backup."
+    ),
+    "ambiguous": (
+        "The pack counts. A writer came back late: move the .seg file out of the log. Its query "
+        "writes the batch again."
+    ),
+    "unlinked": (
+        "Files come from different backups, or somebody has copied streams into one another. "
+        "Bring both files back from one backup."
+    ),
+}
 
 
 def about_manifest(problem: Problem, newest: int) -> str:
     """What to do about a problem in the log of batches, whose newest batch is given."""
-    if problem.trouble == "foreign":
-        return _FOREIGN
-    if problem.trouble == "ambiguous":
-        return _AMBIGUOUS
-    if problem.trouble == "unlinked":
-        return _UNLINKED
+    if problem.trouble in _FIXES:
+        return _FIXES[problem.trouble]
     if problem.batch == newest:
         return (
             "Nobody can write to the stream until this is put right. Bring the file back from a "
@@ -38,7 +39,7 @@ def about_manifest(problem: Problem, newest: int) -> str:
 def about_data(problem: Problem, newest: int) -> str:
     """What to do about a problem with a data file of a batch."""
     if problem.trouble == "foreign":
-        return _FOREIGN
+        return _FIXES["foreign"]
     when = "once there is a newer batch, " if problem.batch == newest else ""
     return f"Bring the file back from a backup, or {when}{_give_up(problem.batch)}"
 

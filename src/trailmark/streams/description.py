@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.log import OperatorMeta, Storage, check_same_operator, create_or_open, read_meta
 from trailmark.state.keys import KeyLayout
+from trailmark.values import dataclass
 
 _KIND = "stream"
 #: Parts by key, if their number is not given.

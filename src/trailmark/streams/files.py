@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from trailmark.log import (
 )
 from trailmark.log.names import log_directory
 from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, Stream
+from trailmark.values import dataclass
 
 #: Names begin with the time they were written, so that those of killed tasks can be told by age.
 _TIME_DIGITS = 20

@@ -8,7 +8,6 @@ finding a time, merging, trimming and verifying are those of any log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trailmark.log import Footer, OperatorMeta, Storage, StreamLog, TimeRange
@@ -17,6 +16,7 @@ from trailmark.log.damage import Origin
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
 from trailmark.streams.files import DataFile
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
 from trailmark.records import KIND, START, FootprintKind, FrameKind, Stream
+from trailmark.values import dataclass
 from trailmark.windows.spec import TimeWindow, window_from_description
 
 Records: TypeAlias = Literal["results", "all", "input", "late"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from trailmark.errors import DamagedSegment, MissingSegment, SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog
 from trailmark.log.catalog import Catalog
-from trailmark.log.readers import needed_from
+from trailmark.log.readers import up_to_readers
 from trailmark.log.trim import files_before
 from trailmark.records import NO_BATCH, Stream
 from trailmark.settings import DAY
 from trailmark.streams.files import DataFile, files_written_before
 from trailmark.streams.manifest import Manifest, read_manifest
+from trailmark.values import dataclass
 
 #: Batches that one trim looks at: those left over are looked at by the next.
 _AT_ONCE = 4096
@@ -88,7 +88,7 @@ def trim_stream(
     newest = _read_unless_damaged(log, catalog.newest())
     if newest is None:
         return StreamTrim(0, ())  # another trim is ahead of this one; or there is nothing to go by
-    end = _first_that_stays(storage, catalog)
+    end = up_to_readers(storage, Stream.BATCHES, catalog.newest())
     old: list[Manifest] = []
     for batch in catalog.batches()[:_AT_ONCE]:
         manifest = _read_unless_damaged(log, batch) if batch < end else None
@@ -105,16 +105,10 @@ def trim_before(
 ) -> StreamTrim:
     """Remove the batches before the given one that no reader keeps, oldest first."""
     catalog = log.reader.look()
-    before = min(before, _first_that_stays(storage, catalog))
+    before = up_to_readers(storage, Stream.BATCHES, min(before, catalog.newest()))
     found = [_read_unless_damaged(log, batch) for batch in catalog.batches() if batch < before]
     old = [manifest for manifest in found if manifest is not None]
     return _remove(storage, log, catalog, old, before, dry_run)
-
-
-def _first_that_stays(storage: Storage, catalog: Catalog) -> int:
-    """The newest batch, or one before it that a reader needs."""
-    needed = needed_from(storage, Stream.BATCHES)
-    return catalog.newest() if needed is None else min(catalog.newest(), needed)
 
 
 def _read_unless_damaged(log: StreamLog, batch: int) -> Manifest | None:

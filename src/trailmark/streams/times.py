@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime, timezone
 
 from trailmark.errors import SettingError
 from trailmark.log import TimeRange
+from trailmark.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

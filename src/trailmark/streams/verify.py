@@ -9,7 +9,7 @@ from trailmark.log import Clock, Storage, wall_clock_us
 from trailmark.log.verify import Problem, Trouble
 from trailmark.records import Stream
 from trailmark.settings import DAY
-from trailmark.status.read_only import ReadOnly
+from trailmark.status.read_only import ReadOnly, ignore
 from trailmark.status.verify import Finding, Verification, damaged_readers, verify_settled
 from trailmark.streams.advice import about_data, about_manifest
 from trailmark.streams.files import DataFile, open_file, written_at
@@ -19,15 +19,11 @@ from trailmark.streams.stored import StreamFiles
 from trailmark.values import dataclass
 
 
-def _ignore(*_: object) -> None:
-    return None
-
-
 def verify_stream(
     storage: Storage,
     *,
-    on_log: Callable[[str, int, int], None] = _ignore,
-    on_read: Callable[[int], None] = _ignore,
+    on_log: Callable[[str, int, int], None] = ignore,
+    on_read: Callable[[int], None] = ignore,
     clock: Clock = wall_clock_us,
 ) -> Verification:
     """Check every checksum and link of the manifests, and every data file that they name.

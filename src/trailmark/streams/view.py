@@ -6,7 +6,6 @@ A view may be asked again and again what there is; the normal answer costs a loo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from trailmark.streams.description import StreamDescription, is_stream
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.manifest import manifest_log, read_manifest
 from trailmark.streams.times import Span
+from trailmark.values import dataclass
 
 if TYPE_CHECKING:
     from trailmark.log.index import IndexEntry

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import boto3
 import obstore
 import pytest
 
 from tests.support.logs import OTHER_ID, append, fill, open_log, rows_of
-from tests.support.object_store import new_bucket, s3_server, use_s3
 from trailmark.errors import (
     BatchGoesBackward,
     DamagedSegment,
@@ -21,25 +18,9 @@ from trailmark.log import Entry, Storage, open_storage
 from trailmark.records import START_OF_LOG, FrameKind
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with s3_server() as found:
-        yield found
-
-
 @pytest.fixture
-def credentials(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_s3(endpoint, monkeypatch)
-
-
-@pytest.fixture
-def url(credentials: None) -> str:
-    return new_bucket()
-
-
-@pytest.fixture
-def storage(url: str) -> Storage:
-    return open_storage(url)
+def storage(s3_url: str) -> Storage:
+    return open_storage(s3_url)
 
 
 def keys(url: str) -> list[str]:
@@ -47,11 +28,11 @@ def keys(url: str) -> list[str]:
     return [each["Key"] for each in found.get("Contents", [])]
 
 
-def test_the_second_put_of_a_name_is_refused_by_the_store(storage: Storage, url: str) -> None:
+def test_the_second_put_of_a_name_is_refused_by_the_store(storage: Storage, s3_url: str) -> None:
     assert storage.publish("in/00003/a.seg", [b"fir", memoryview(b"st")]) is True
-    assert open_storage(url).publish("in/00003/a.seg", [b"second"]) is False
+    assert open_storage(s3_url).publish("in/00003/a.seg", [b"second"]) is False
     assert bytes(storage.read("in/00003/a.seg")) == b"first"
-    assert keys(url) == ["some/prefix/in/00003/a.seg"]
+    assert keys(s3_url) == ["some/prefix/in/00003/a.seg"]
 
 
 def test_ranges_tails_lists_and_deletes(storage: Storage) -> None:
@@ -84,10 +65,10 @@ def test_set_aside_and_replace(storage: Storage) -> None:
     assert not storage.exists("in/x")
 
 
-def test_a_log_lives_in_an_object_store(storage: Storage, url: str) -> None:
+def test_a_log_lives_in_an_object_store(storage: Storage, s3_url: str) -> None:
     log = open_log(storage)
     links = fill(log, 8)
-    assert append(open_log(open_storage(url)), 3, links[2], count=9).link == links[3]
+    assert append(open_log(open_storage(s3_url)), 3, links[2], count=9).link == links[3]
     log.merge(4)
     assert log.batches() == list(range(8))
     assert [segment.link for segment in log.read_from()] == links
@@ -103,7 +84,7 @@ def test_a_log_lives_in_an_object_store(storage: Storage, url: str) -> None:
     assert log.verify().is_whole
     assert log.time_index().find(0) == 6
     with pytest.raises(BatchGoesBackward):
-        append(open_log(open_storage(url)), 2, links[1])
+        append(open_log(open_storage(s3_url)), 2, links[1])
     with pytest.raises(OtherQuery):
         open_log(storage, log_id=OTHER_ID).read(7)
 
@@ -123,7 +104,7 @@ def test_a_damaged_tail_is_set_aside_in_an_object_store_too(storage: Storage) ->
     assert append(log, 2, links[1]).created
 
 
-@pytest.mark.usefixtures("credentials")
+@pytest.mark.usefixtures("s3")
 def test_a_missing_bucket_is_a_storage_error_not_a_missing_file() -> None:
     log = open_log(open_storage("s3://no-such-bucket-here/x"))
     with pytest.raises(StorageError, match="no such bucket") as caught:

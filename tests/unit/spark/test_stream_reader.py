@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql.types import StructType
 
 from trailmark.errors import DataLoss, MissingSegment
-from trailmark.log import LocalStorage, OperatorMeta, StreamLog
+from trailmark.log import LocalStorage, OperatorMeta, Storage, StreamLog, open_storage
+from trailmark.log.readers import needed_from
+from trailmark.records import Stream
 from trailmark.spark import source
 from trailmark.spark.options import ReadOptions
 from trailmark.spark.source import ChunksOfStream, TrailmarkStreamReader
@@ -94,3 +96,24 @@ def test_a_batch_that_is_missing_between_others_is_not_passed_over(tmp_path: Pat
     with pytest.raises(MissingSegment) as refused:
         _batches(_reader(tmp_path, failondataloss="false"), 8)
     assert not isinstance(refused.value, DataLoss)
+
+
+def test_a_named_reader_opens_its_storage_once_and_takes_none_to_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stream(tmp_path)
+    reader = _reader(tmp_path, reader="billing")
+    offset = reader.initialOffset()
+    opened: list[Storage] = []
+
+    def count(path: str) -> Storage:
+        opened.append(open_storage(path))
+        return opened[-1]
+
+    monkeypatch.setattr(source, "open_storage", count)
+    for batch in (1, 2, 3):
+        reader.commit({**offset, "batch": batch})
+    assert opened == [], "it was opened for the first offset"
+    assert needed_from(LocalStorage(tmp_path), Stream.BATCHES) == 3
+    given_to_tasks = reader.__getstate__().values()
+    assert not any(isinstance(each, LocalStorage) for each in given_to_tasks)

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.support.streams import ORDERS, batch_of
-from trailmark.streams import StreamDescription
 from trailmark.streams.buckets import Buckets
+from trailmark.streams.description import StreamDescription
 
 _UTC = timezone.utc
 _KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -13,8 +13,7 @@ from tests.support.streams import ORDERS
 from trailmark.checkpoint.policy import NoCheckpoint
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
 from trailmark.log import OperatorMeta, read_meta
-from trailmark.streams import StreamDescription, is_stream
-from trailmark.streams.description import open_stream
+from trailmark.streams.description import StreamDescription, is_stream, open_stream
 
 _SOURCE = {"type": "struct", "fields": []}
 

@@ -8,10 +8,10 @@ from tests.support.disk import SimulatedDisk
 from tests.support.streams import SECOND, Counting, Written, orders, written
 from trailmark.log import TimeRange
 from trailmark.records import START_OF_LOG, Fingerprint
-from trailmark.streams import open_view
 from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import Manifest, manifest_attributes
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
 
 _BATCHES = 2000
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.object_store import new_bucket, s3_server, use_s3
 from tests.support.streams import (
     ORDERS,
     SECOND,
@@ -23,22 +21,12 @@ from trailmark.errors import MissingSegment, SettingError
 from trailmark.log import open_storage
 from trailmark.log.readers import acknowledge, forget, needed_from, register
 from trailmark.records import NO_BATCH, Stream
-from trailmark.streams import Retention, StreamWriter, open_view, read_table
 from trailmark.streams.description import open_stream
-from trailmark.streams.retention import left_over_files, trim_stream
+from trailmark.streams.retention import Retention, left_over_files, trim_stream
+from trailmark.streams.table import read_table
 from trailmark.streams.times import Span
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with s3_server() as found:
-        yield found
-
-
-@pytest.fixture
-def url(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    use_s3(endpoint, monkeypatch)
-    return new_bucket()
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
 
 
 def _written(url: str) -> Written:
@@ -46,33 +34,33 @@ def _written(url: str) -> Written:
     return Written(storage, open_stream(storage, ORDERS, time_column="time"), SetClock())
 
 
-def test_a_stream_is_written_read_and_followed(url: str) -> None:
-    stream = _written(url)
-    view = open_view(open_storage(url))
+def test_a_stream_is_written_read_and_followed(s3_url: str) -> None:
+    stream = _written(s3_url)
+    view = open_view(open_storage(s3_url))
     for batch in range(4):
         assert view.end() == batch
         assert stream.add(orders(batch), "query", batch) == batch
     assert stream.add(orders(3), "query", 3) == NO_BATCH
     assert view.end() == 4
     everything = [row for batch in range(4) for row in orders(batch)]
-    assert plain(read_table(url)) == everything
-    some = read_table(url, columns=["price"], starting_batch=1, ending_batch=1)
+    assert plain(read_table(s3_url)) == everything
+    some = read_table(s3_url, columns=["price"], starting_batch=1, ending_batch=1)
     assert some.to_pydict() == {"price": [10, 11, 12]}
-    late = read_table(url, starting_timestamp="1970-01-01 00:00:21")
+    late = read_table(s3_url, starting_timestamp="1970-01-01 00:00:21")
     assert plain(late) == everything[7:]
     assert view.find(25 * SECOND) == 3
     with pytest.raises(SettingError, match="8 buckets"):
-        open_stream(open_storage(url), ORDERS, buckets=8)
+        open_stream(open_storage(s3_url), ORDERS, buckets=8)
 
 
-def test_of_two_who_commit_at_once_both_commit_and_each_once(url: str) -> None:
-    stream = _written(url)
+def test_of_two_who_commit_at_once_both_commit_and_each_once(s3_url: str) -> None:
+    stream = _written(s3_url)
     places: list[int] = []
     failures: list[BaseException] = []
 
     def commit(me: int) -> None:
         try:
-            storage = open_storage(url)
+            storage = open_storage(s3_url)
             for number in range(5):
                 writer = StreamWriter(storage, stream.meta)
                 rows = [(f"{me}", number, 0)]
@@ -92,8 +80,8 @@ def test_of_two_who_commit_at_once_both_commit_and_each_once(url: str) -> None:
     assert stream.log().verify().problems == []
 
 
-def test_readers_keep_what_they_need_and_the_rest_is_trimmed(url: str) -> None:
-    stream = _written(url)
+def test_readers_keep_what_they_need_and_the_rest_is_trimmed(s3_url: str) -> None:
+    stream = _written(s3_url)
     with often(trim=100, merge=100):
         for batch in range(6):
             stream.add(orders(batch))
@@ -103,17 +91,17 @@ def test_readers_keep_what_they_need_and_the_rest_is_trimmed(url: str) -> None:
     dead = stream.write(orders(9))
     for needs, oldest in ((3, 3), (4, 4)):
         acknowledge(stream.storage, "billing", Stream.BATCHES, needs)
-        assert needed_from(open_storage(url), Stream.BATCHES) == needs
+        assert needed_from(open_storage(s3_url), Stream.BATCHES) == needs
         trim_stream(stream.storage, stream.log(), retention, 0)
-        assert open_view(open_storage(url)).oldest() == oldest
+        assert open_view(open_storage(s3_url)).oldest() == oldest
         kept = {batch: orders(batch) for batch in range(oldest, 6)}
-        assert rows_by_batch(open_storage(url)) == kept
+        assert rows_by_batch(open_storage(s3_url)) == kept
     with pytest.raises(MissingSegment):
-        list(open_view(open_storage(url)).batches(3, 6, Span()))
+        list(open_view(open_storage(s3_url)).batches(3, 6, Span()))
     assert forget(stream.storage, "billing")
     trim_stream(stream.storage, stream.log(), retention, 0)
     found = left_over_files(stream.storage, stream.meta, stream.log(), stream.clock.now_us + 1)
     assert found == [file.path for file in dead]
     stream.writer().discard(dead)
     assert len(stream.storage.list("data/00000")) == 1
-    assert plain(read_table(url)) == orders(5)
+    assert plain(read_table(s3_url)) == orders(5)

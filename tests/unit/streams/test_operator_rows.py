@@ -25,9 +25,9 @@ from trailmark.errors import MissingSegment, SettingError
 from trailmark.log import LocalStorage
 from trailmark.records import FrameKind, Stream
 from trailmark.status.logs import OperatorFiles
-from trailmark.streams import open_view, read_table
-from trailmark.streams.table import table_of
+from trailmark.streams.table import read_table, table_of
 from trailmark.streams.times import Span
+from trailmark.streams.view import open_view
 from trailmark.windows import functions as f
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow

@@ -10,9 +10,8 @@ from tests.support.streams import SECOND, Written, data_files, often, orders, ro
 from trailmark.errors import DamagedSegment, SettingError
 from trailmark.log.readers import acknowledge, forget, register
 from trailmark.records import Stream
-from trailmark.streams import Retention
 from trailmark.streams.manifest import manifest_log, read_manifest
-from trailmark.streams.retention import StreamTrim, left_over_files, trim_stream
+from trailmark.streams.retention import Retention, StreamTrim, left_over_files, trim_stream
 
 
 def _filled(disk: SimulatedDisk, batches: int = 6) -> Written:

@@ -11,9 +11,10 @@ import trailmark as tm
 from tests.support.streams import ORDERS, SECOND, Written, orders, plain, written
 from trailmark.errors import SettingError, UnknownFormat
 from trailmark.log import LocalStorage
-from trailmark.streams import Retention, StreamWriter, read_table
 from trailmark.streams.description import open_stream
-from trailmark.streams.retention import trim_stream
+from trailmark.streams.retention import Retention, trim_stream
+from trailmark.streams.table import read_table
+from trailmark.streams.writer import StreamWriter
 
 
 def _filled(path: Path, batches: int = 6, **how: Any) -> Written:

@@ -19,9 +19,9 @@ from tests.support.streams import (
 )
 from trailmark.errors import DamagedSegment, MissingSegment, SettingError, UnknownFormat
 from trailmark.records import Stream
-from trailmark.streams import StreamView, open_view
 from trailmark.streams.retention import Retention, trim_stream
 from trailmark.streams.times import Span
+from trailmark.streams.view import StreamView, open_view
 
 
 def _filled(disk: SimulatedDisk, batches: int = 6, **how: Any) -> Written:

@@ -49,9 +49,8 @@ def _write_and_copy(root: Path, numbers: Numbers, stream: str, copy: str) -> lis
 
 def _finish(root: Path, *steps: Step) -> None:
     """Lets one step after another come to the end of what is there."""
-    for step in steps:
-        with Application.of_steps(root / "app", [step.ending()]) as application:
-            application.finish()
+    with Application.of_steps(root / "app", [step.ending() for step in steps]) as application:
+        application.finish()
 
 
 @pytest.mark.parametrize("seed", seeds(1))

@@ -4,10 +4,11 @@
 says what happens, a line at a time, on its output::
 
     batch NAME N        Spark has committed batch N of a step
-    finished            all steps have come to the end of their input
+    finished            all steps of a turn have come to the end of their input
     failed MESSAGE      one has not; the message is a JSON string
 
-A step goes on until it is killed, unless it is told to end with what is there.
+A step goes on until it is killed, unless it is told to end with what is there. Steps that all end
+take turns: each finds what those before it have left.
 """
 
 from __future__ import annotations
@@ -148,7 +149,11 @@ def main(path: str) -> int:
     spark = open_session(Config(config.master, config.scratch, [], config.conf))
     tm.listen(spark)
     spark.streams.addListener(_Follower())
-    went_well = run_to_end(spark, [partial(start, spark, step) for step in config.steps])
+    all_end = all(step.ends for step in config.steps)
+    turns = [[step] for step in config.steps] if all_end else [config.steps]
+    went_well = all(
+        run_to_end(spark, [partial(start, spark, step) for step in turn]) for turn in turns
+    )
     spark.stop()
     return 0 if went_well else 1
 

@@ -65,7 +65,8 @@ def sized(workload: Workload, peer: Peer, batches: int) -> Workload:
     if peer.is_slow:
         blocks = PARTS if workload.items > PARTS else 1
         return replace(workload, rows=workload.rows // PARTS, blocks=blocks, batches=batches)
-    return replace(workload, batches=round(batches * peer.input_times))
+    # Fewer rows in as many files: some engines read several files at a time.
+    return replace(workload, rows=round(workload.rows * peer.input_times), batches=batches)
 
 
 def measure(effort: Effort, note: Note) -> Measured:
@@ -163,7 +164,7 @@ Fault tolerance is on:
 All engines have two cores, JVMs {heap_gib} GiB of heap, and each run is a process of its own.
 Batches have {batch:,} orders; rows per second are those of the median batch after the first
 {warm_up}. Those of engines without batches are counted between the first and the last time they
-told of their progress.
+told of their progress, after a quarter of their input.
 
 *Smaller batches*: peers that are called once per id would take minutes for a batch. Theirs have
 {small:,} orders of {fewer_ids:,} ids, other ids in every batch: as many orders per id as in the

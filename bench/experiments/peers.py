@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from bench.experiment import (
     Effort,
@@ -293,7 +294,10 @@ def _bars(ax: Axes, raw: Raw, stream: str) -> None:
         )
     ax.set_yticks(range(len(peers)), [_bar_label(raw, stream, peer) for peer in peers])
     ax.set_xscale("log")
-    ax.margins(x=0.2)
+    rates = raw.values("rows_per_s", stream=stream)
+    # Whole powers of ten, the same in all pictures unless somebody is slower than that.
+    ax.set_xlim(min(1_000, 10 ** math.floor(math.log10(min(rates)))), max(rates) * 5)
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("rows per second (logarithmic)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from bench.experiment import (
     Effort,
@@ -62,10 +63,10 @@ STREAMS = {
 
 def sized(workload: Workload, peer: Peer, batches: int) -> Workload:
     """The workload in a size that this peer can do in seconds."""
-    if peer.is_slow:
-        blocks = PARTS if workload.items > PARTS else 1
-        return replace(workload, rows=workload.rows // PARTS, blocks=blocks, batches=batches)
-    return replace(workload, batches=round(batches * peer.input_times))
+    if peer.is_slow and workload.items > PARTS:
+        return replace(workload, rows=workload.rows // PARTS, blocks=PARTS, batches=batches)
+    # Fewer rows in as many files: some engines read several files at a time.
+    return replace(workload, rows=round(workload.rows * peer.input_times), batches=batches)
 
 
 def measure(effort: Effort, note: Note) -> Measured:
@@ -163,7 +164,7 @@ Fault tolerance is on:
 All engines have two cores, JVMs {heap_gib} GiB of heap, and each run is a process of its own.
 Batches have {batch:,} orders; rows per second are those of the median batch after the first
 {warm_up}. Those of engines without batches are counted between the first and the last time they
-told of their progress.
+told of their progress, after a quarter of their input.
 
 *Smaller batches*: peers that are called once per id would take minutes for a batch. Theirs have
 {small:,} orders of {fewer_ids:,} ids, other ids in every batch: as many orders per id as in the
@@ -218,9 +219,8 @@ def _peers(raw: Raw, stream: str) -> list[str]:
 def _row(raw: Raw, stream: str, peer: str) -> list[str]:
     runs = raw.of(stream=stream, peer=peer)
     about = raw.settings["peers"][peer]
-    small = " (smaller batches)" if about["is_slow"] else ""
     return [
-        about["label"] + small,
+        about["label"] + (" (smaller batches)" if _has_smaller_batches(raw, runs[0]) else ""),
         spread([run["rows_per_s"] for run in runs]).show(",.0f"),
         _against_ceiling(raw, stream, peer),
         f"{median(run['bytes'] / run['rows'] for run in runs):,.1f}",
@@ -229,6 +229,11 @@ def _row(raw: Raw, stream: str, peer: str) -> list[str]:
         f"{median(run['peak_bytes'] for run in runs) / 2**20:,.0f}",
         _verdict(runs),
     ]
+
+
+def _has_smaller_batches(raw: Raw, run: Repetition) -> bool:
+    usual: int = raw.settings["streams"][run["stream"]]["workload"]["rows"]
+    return bool(run["batch_s"]) and run["rows"] < usual * run["batches"]
 
 
 def _files_per_batch(raw: Raw, stream: str, run: Repetition) -> float:
@@ -287,16 +292,22 @@ def _bars(ax: Axes, raw: Raw, stream: str) -> None:
             textcoords="offset points",
             va="center",
         )
-    about = [raw.settings["peers"][peer] for peer in peers]
-    small = ["\n(smaller batches)" if peer["is_slow"] else "" for peer in about]
-    labels = [peer["label"] + more for peer, more in zip(about, small, strict=True)]
-    ax.set_yticks(range(len(peers)), labels)
+    ax.set_yticks(range(len(peers)), [_bar_label(raw, stream, peer) for peer in peers])
     ax.set_xscale("log")
-    ax.margins(x=0.2)
+    rates = raw.values("rows_per_s", stream=stream)
+    # Whole powers of ten, the same in all pictures unless somebody is slower than that.
+    ax.set_xlim(min(1_000, 10 ** math.floor(math.log10(min(rates)))), max(rates) * 5)
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("rows per second (logarithmic)")
     ax.set_title(raw.settings["streams"][stream]["label"], loc="left", fontsize=11)
+
+
+def _bar_label(raw: Raw, stream: str, peer: str) -> str:
+    label: str = raw.settings["peers"][peer]["label"]
+    is_small = _has_smaller_batches(raw, raw.of(stream=stream, peer=peer)[0])
+    return f"{label}\n(smaller batches)" if is_small else label
 
 
 def _color(peer: str) -> str:

@@ -290,9 +290,11 @@ class Running:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        for event in read_events(self._process.stdout):
-            self._said.put(event)
-        self._said.put(None)
+        try:
+            for event in read_events(self._process.stdout):
+                self._said.put(event)
+        finally:
+            self._said.put(None)
 
     def _look(self) -> None:
         while not self._is_over.wait(_SAMPLE_S):

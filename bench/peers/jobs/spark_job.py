@@ -44,6 +44,8 @@ _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStorePro
 _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _STATE = "orders int, total long"
 
+_ONE_AT_A_TIME = threading.Lock()
+
 Prices = npt.NDArray[np.int32]
 
 
@@ -75,7 +77,10 @@ class Job:
 
 
 def _say(event: str, **values: Any) -> None:
-    print(json.dumps({"event": event, "at": time.time(), **values}), flush=True)
+    line = json.dumps({"event": event, "at": time.time(), **values}) + "\n"
+    with _ONE_AT_A_TIME:  # the listener has a thread of its own
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 # The queries.
@@ -244,8 +249,9 @@ class _Account(StreamingQueryListener):
         }
         with self._file.open("a") as file:
             file.write(json.dumps(batch) + "\n")
-        self._note(batch)
-        _say("progress", **self.totals, **batch)
+        with self._changed:  # nobody hears of the batch before it has been told
+            self._note(batch)
+            _say("progress", **self.totals, **batch)
 
     def _note(self, batch: dict[str, Any]) -> None:
         with self._changed:

@@ -36,8 +36,9 @@ TITLE = "Throughput against other engines"
 #: Batches that are not counted: the first ones start workers and fill caches.
 WARM_UP = 2
 #: Slow peers get a part of every batch: of so many ids fewer, as many orders of each.
-PARTS = 20
+PARTS = 40
 WITHIN_S = 600.0
+TURNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +74,24 @@ def measure(effort: Effort, note: Note) -> Measured:
     found, skipped = installable(ALL, note)
     batches = effort.pick(4, 6)
     repetitions: list[Repetition] = []
-    for name, turns in _plan(effort):
-        for repetition in _stream(name, turns, batches, found, skipped, note):
+    for name in effort.pick(["uniform"], list(STREAMS)):
+        repeats_all = name == "uniform" and not effort.is_quick
+        for repetition in _stream(name, repeats_all, batches, found, skipped, note):
             repetitions.append(repetition)
     settings = {
         "batches": batches,
         "warm_up": WARM_UP,
         "parts": PARTS,
         "heap_gib": HEAP_GIB,
-        "streams": {name: asdict(STREAMS[name]) for name, _ in _plan(effort)},
+        "streams": {name: asdict(stream) for name, stream in STREAMS.items()},
         "peers": {name: asdict(BY_NAME[name]) for name in found},
     }
     return Measured(settings, SEED, repetitions, skipped)
 
 
-def _plan(effort: Effort) -> list[tuple[str, int]]:
-    """Streams, and how often each is run: the first one most."""
-    names = effort.pick(["uniform"], list(STREAMS))
-    return [(name, effort.pick(2, 3 if name == "uniform" else 2)) for name in names]
-
-
 def _stream(
     name: str,
-    turns: int,
+    repeats_all: bool,
     batches: int,
     found: Mapping[str, Path],
     skipped: dict[str, str],
@@ -104,8 +100,8 @@ def _stream(
     stream = STREAMS[name]
     orders = {peer: prepare(sized(stream.workload, BY_NAME[peer], batches)) for peer in found}
     failed = set()
-    for turn, peer, interpreter in in_turn(found, turns):
-        if peer in failed:
+    for turn, peer, interpreter in in_turn(found, TURNS):
+        if peer in failed or (turn and BY_NAME[peer].runs_once and not repeats_all):
             continue
         try:
             run = _run(BY_NAME[peer], interpreter, orders[peer])
@@ -148,8 +144,8 @@ def _run(peer: Peer, interpreter: Path, orders: Orders) -> dict[str, Any]:
 
 
 def show(raw: Raw) -> Section:
-    parts = [_INTRODUCTION.format(**raw.settings, **_sizes(raw))]
     streams = list(dict.fromkeys(r["stream"] for r in raw.repetitions))
+    parts = [_INTRODUCTION.format(**raw.settings, **_sizes(raw))]
     for stream in streams:
         parts.append(f"### {raw.settings['streams'][stream]['label']}\n")
         parts.append(_table(raw, stream) + "\n")

@@ -18,9 +18,9 @@ class Peer:
     """An engine as it is run: a script of `bench.peers.jobs` and a variant of it.
 
     ``counts`` says what it gives results for: "windows" that are full, "updates" of an id by a
-    batch, or "rows" that it only hands on. ``is_slow`` peers get smaller batches. Engines
-    without batches read ``input_times`` as much, so that none takes minutes. ``modules`` are needed
-    in the project's own environment.
+    batch, or "rows" that it only hands on. ``is_slow`` peers get smaller batches; one that
+    ``runs_once`` is not repeated where time is short. Engines without batches read ``input_times``
+    as much, so that none takes minutes. ``modules`` are needed in the project's own environment.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Peer:
     environment: str = PROJECT
     counts: str = "windows"
     is_slow: bool = False
+    runs_once: bool = False
     has_batches: bool = True
     input_times: float = 1.0
     modules: tuple[str, ...] = ()
@@ -62,13 +63,18 @@ TRAILMARK = _spark("trailmark", "Trailmark", "footprints, recovers within 2 seco
 PASS_THROUGH = _spark("pass-through", "Spark pass-through", "keeps no state", counts="rows")
 BUILT_IN = _spark("built-in", "Spark groupBy().avg(), in the JVM", _ROCKSDB, counts="updates")
 APPLY_IN_PANDAS = _spark(
-    "apply-in-pandas-with-state", "Spark applyInPandasWithState", _ROCKSDB, is_slow=True
+    "apply-in-pandas-with-state",
+    "Spark applyInPandasWithState",
+    _ROCKSDB,
+    is_slow=True,
+    runs_once=True,
 )
 TRANSFORM_WITH_STATE = _spark(
     "transform-with-state",
     "Spark transformWithState",
     _ROCKSDB,
     is_slow=True,
+    runs_once=True,
     modules=("google.protobuf",),
 )
 TRANSFORM_IN_PANDAS = _spark(
@@ -76,6 +82,7 @@ TRANSFORM_IN_PANDAS = _spark(
     "Spark transformWithStateInPandas",
     _ROCKSDB,
     is_slow=True,
+    runs_once=True,
     modules=("google.protobuf",),
 )
 
@@ -90,6 +97,7 @@ def _flink(variant: str, label: str, tolerance: str, input_times: float) -> Peer
         environment="flink",
         has_batches=False,
         input_times=input_times,
+        runs_once=variant == "rocksdb",
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,17 +21,29 @@ from bench.experiments import ALL
 from bench.page import write_page
 
 
-def _run(chosen: Sequence[Experiment], effort: Effort) -> None:
+def _run_one(experiment: Experiment, effort: Effort) -> None:
     began = time.monotonic()
+
+    def note(text: str) -> None:
+        print(f"{time.monotonic() - began:6.0f} s  {experiment.NAME}: {text}", file=sys.stderr)
+
+    note(experiment.TITLE)
+    note(f"left {run(experiment, effort, note)}")
+    write_page(ALL)
+
+
+def _run_each(chosen: Sequence[Experiment], effort: Effort) -> int:
+    """Each in a process of its own: what Spark was told by one is not known to the next."""
+    failed = []
     for number, experiment in enumerate(chosen, 1):
-        place = f"[{number}/{len(chosen)}] {experiment.NAME}"
-
-        def note(text: str, place: str = place) -> None:
-            print(f"{time.monotonic() - began:6.0f} s  {place}: {text}", file=sys.stderr)
-
-        note(experiment.TITLE)
-        note(f"left {run(experiment, effort, note)}")
-        write_page(ALL)
+        print(f"--- {number} of {len(chosen)}", file=sys.stderr)
+        options = [] if effort.is_quick else ["--full"]
+        command = [sys.executable, "-m", "bench", "run", *options, experiment.NAME]
+        if subprocess.run(command).returncode != 0:
+            failed.append(experiment.NAME)
+    if failed:
+        print(f"These failed, and their raw files are as before: {', '.join(failed)}.")
+    return int(bool(failed))
 
 
 def _chosen(names: Sequence[str]) -> list[Experiment]:
@@ -55,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Workers of Spark keep what they compile, as for an installed package.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if asked.command == "run":
-        _run(_chosen(asked.names), Effort(is_quick=not asked.full))
+        chosen, effort = _chosen(asked.names), Effort(is_quick=not asked.full)
+        if len(chosen) > 1:
+            return _run_each(chosen, effort)
+        _run_one(chosen[0], effort)
     elif asked.command == "page":
         print(write_page(ALL))
     elif asked.command == "check":

@@ -86,9 +86,6 @@ def _run_all(place: Path, turns: int, note: Note) -> list[tuple[int, str, Progre
 
 def _session(events: Path) -> SparkSession:
     """A session that keeps an event log, and whose workers find this package."""
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        running.stop()  # a session that runs would go on without the log
     settings = {**event_log.settings(events), "spark.executorEnv.PYTHONPATH": str(_ROOT)}
     return start_session(settings=settings)
 

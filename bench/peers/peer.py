@@ -97,7 +97,7 @@ def _flink(variant: str, label: str, tolerance: str, input_times: float) -> Peer
         environment="flink",
         has_batches=False,
         input_times=input_times,
-        runs_once=variant == "rocksdb",
+        runs_once=True,
     )
 
 

@@ -141,6 +141,8 @@ class Spread:
     most: float
 
     def show(self, format: str = ".2f") -> str:
+        if self.least == self.most:
+            return f"{self.middle:{format}}"
         return f"{self.middle:{format}} ({self.least:{format}} to {self.most:{format}})"
 
 

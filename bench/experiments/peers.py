@@ -38,7 +38,9 @@ WARM_UP = 2
 #: Slow peers get a part of every batch: of so many ids fewer, as many orders of each.
 PARTS = 40
 WITHIN_S = 600.0
+#: Of the first workload; the others are run once by everybody.
 TURNS = 2
+BATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +64,23 @@ STREAMS = {
 }
 
 
-def sized(workload: Workload, peer: Peer, batches: int) -> Workload:
+def sized(workload: Workload, peer: Peer) -> Workload:
     """The workload in a size that this peer can do in seconds."""
     if peer.is_slow and workload.items > PARTS:
-        return replace(workload, rows=workload.rows // PARTS, blocks=PARTS, batches=batches)
+        return replace(workload, rows=workload.rows // PARTS, blocks=PARTS, batches=BATCHES)
     # Fewer rows in as many files: some engines read several files at a time.
-    return replace(workload, rows=round(workload.rows * peer.input_times), batches=batches)
+    return replace(workload, rows=round(workload.rows * peer.input_times), batches=BATCHES)
 
 
 def measure(effort: Effort, note: Note) -> Measured:
     found, skipped = installable(ALL, note)
-    batches = effort.pick(4, 6)
     repetitions: list[Repetition] = []
     for name in effort.pick(["uniform"], list(STREAMS)):
-        repeats_all = name == "uniform" and not effort.is_quick
-        for repetition in _stream(name, repeats_all, batches, found, skipped, note):
+        turns = TURNS if name == "uniform" else 1
+        for repetition in _stream(name, turns, found, skipped, note):
             repetitions.append(repetition)
     settings = {
-        "batches": batches,
+        "batches": BATCHES,
         "warm_up": WARM_UP,
         "parts": PARTS,
         "heap_gib": HEAP_GIB,
@@ -91,17 +92,16 @@ def measure(effort: Effort, note: Note) -> Measured:
 
 def _stream(
     name: str,
-    repeats_all: bool,
-    batches: int,
+    turns: int,
     found: Mapping[str, Path],
     skipped: dict[str, str],
     note: Note,
 ) -> Iterator[Repetition]:
     stream = STREAMS[name]
-    orders = {peer: prepare(sized(stream.workload, BY_NAME[peer], batches)) for peer in found}
+    orders = {peer: prepare(sized(stream.workload, BY_NAME[peer])) for peer in found}
     failed = set()
-    for turn, peer, interpreter in in_turn(found, TURNS):
-        if peer in failed or (turn and BY_NAME[peer].runs_once and not repeats_all):
+    for turn, peer, interpreter in in_turn(found, turns):
+        if peer in failed or (turn and BY_NAME[peer].runs_once):
             continue
         try:
             run = _run(BY_NAME[peer], interpreter, orders[peer])

@@ -61,7 +61,7 @@ _ROCKSDB = "RocksDB, a changelog file per partition and batch"
 
 TRAILMARK = _spark("trailmark", "Trailmark", "footprints, recovers within 2 seconds")
 PASS_THROUGH = _spark("pass-through", "Spark pass-through", "keeps no state", counts="rows")
-BUILT_IN = _spark("built-in", "Spark groupBy().avg(), in the JVM", _ROCKSDB, counts="updates")
+BUILT_IN = _spark("built-in", "Spark groupBy().avg() in the JVM", _ROCKSDB, counts="updates")
 APPLY_IN_PANDAS = _spark(
     "apply-in-pandas-with-state",
     "Spark applyInPandasWithState",

@@ -46,12 +46,15 @@ def _run_each(chosen: Sequence[Experiment], effort: Effort) -> int:
     return int(bool(failed))
 
 
-def _chosen(names: Sequence[str]) -> list[Experiment]:
+def _chosen(names: Sequence[str], effort: Effort) -> list[Experiment]:
+    """Those that are named; else all, but long ones only with full effort."""
     known = {experiment.NAME: experiment for experiment in ALL}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"There is no experiment {unknown[0]!r}. There are: {', '.join(known)}.")
-    return [known[name] for name in names] if names else list(ALL)
+    if names:
+        return [known[name] for name in names]
+    return [one for one in ALL if not (effort.is_quick and getattr(one, "IS_LONG", False))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Workers of Spark keep what they compile, as for an installed package.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if asked.command == "run":
-        chosen, effort = _chosen(asked.names), Effort(is_quick=not asked.full)
+        effort = Effort(is_quick=not asked.full)
+        chosen = _chosen(asked.names, effort)
         if len(chosen) > 1:
             return _run_each(chosen, effort)
         _run_one(chosen[0], effort)

@@ -15,8 +15,9 @@ _HEAD = """\
 
 Every table and picture here is made by `python -m bench page` from a raw file in
 [benchmarks/](benchmarks/), which holds the machine, versions, settings, the seed and all
-repetitions. `make bench` measures everything anew in less than a quarter of an hour (environments
-of other engines are set up once, before that), `make bench-full` more sizes more often.
+repetitions. `make bench` measures anew in less than a quarter of an hour (environments of other
+engines are set up once, before that), `make bench-full` more sizes more often. Which of the two a
+section comes from is in its last line.
 
 Read ratios, not seconds: whatever is compared ran in turn (A B C, C B A, ...) in one run on one
 machine. A value is the median, with the least and the greatest in brackets. Seconds of the papers

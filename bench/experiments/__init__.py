@@ -13,6 +13,7 @@ from bench.experiments import (
     intensity,
     open_footprints,
     peer_recovery,
+    peer_workloads,
     peers,
     persistence,
     profile,
@@ -21,6 +22,7 @@ from bench.experiments import (
 
 _MODULES: tuple[ModuleType, ...] = (
     peers,
+    peer_workloads,
     peer_recovery,
     profile,
     growth,

@@ -186,6 +186,8 @@ def _draw(found: Repetition) -> Figure:
     axes = figure.subplots()
     for name, colour in (("producer", "#909090"), ("consumer", "#2858a0")):
         for (begin, rows), (end, total) in pairwise(found[name]):
+            if name == "consumer" and begin < found["started_us"] < end:
+                continue  # it was down
             rate = (total - rows) / max(1e-3, (end - begin) / 1e6) / 1000
             axes.fill_between(
                 [(begin - start_us) / 1e6, (end - start_us) / 1e6],

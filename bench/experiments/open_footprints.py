@@ -292,5 +292,6 @@ def _draw(raw: Raw) -> Figure:
         )
     axes.set_xticks(places, [f"{work.name} (windows of {work.window})" for work in WORKLOADS])
     axes.set_ylabel("million tuples per second")
-    axes.legend()
+    axes.set_ylim(top=1.2 * axes.get_ylim()[1])
+    axes.legend(loc="upper center", ncols=3)
     return figure

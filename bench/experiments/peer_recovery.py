@@ -82,6 +82,11 @@ def _cases(peer: Peer) -> list[Case]:
     return [Case(peer), Case(peer, keeps_cache=True)] if peer is TRAILMARK else [Case(peer)]
 
 
+def _leaves_out(case: Case, turn: int, effort: Effort) -> bool:
+    """What `make bench` has no time for: a cache that is left, and slow peers again."""
+    return case.keeps_cache if effort.is_quick else bool(turn and case.peer.is_slow)
+
+
 def measure(effort: Effort, note: Note) -> Measured:
     peers = effort.pick(_QUICK, _FULL)
     found, skipped = installable(peers, note)
@@ -94,7 +99,7 @@ def measure(effort: Effort, note: Note) -> Measured:
             able = [peer for peer in able if not peer.is_slow]
         with tempfile.TemporaryDirectory(prefix="images-") as images:
             size = _Size(items, found, Path(images), skipped, note)
-            repetitions += size.measure(able, effort.pick(1, 2))
+            repetitions += size.measure(able, effort)
     settings = {
         "window": WINDOW,
         "rows": ROWS,
@@ -137,14 +142,14 @@ class _Size:
         self._found, self._images = found, images
         self._skipped, self._note = skipped, note
 
-    def measure(self, peers: list[Peer], turns: int) -> list[Repetition]:
+    def measure(self, peers: list[Peer], effort: Effort) -> list[Repetition]:
         repetitions: list[Repetition] = []
         with ground() as here:
             places = {peer.name: self._place(here, peer) for peer in peers}
             images = self._crashes(peers, places)
             cases = {case.name: case for peer in peers for case in _cases(peer)}
-            for turn, name, case in in_turn(cases, turns):
-                if case.peer.name not in images or (turn and case.peer.is_slow):
+            for turn, name, case in in_turn(cases, effort.pick(1, 2)):
+                if case.peer.name not in images or _leaves_out(case, turn, effort):
                     continue
                 image, place = images[case.peer.name], places[case.peer.name]
                 try:

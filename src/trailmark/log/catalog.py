@@ -16,7 +16,8 @@ class Catalog:
 
     Files that lie before the newest trim mark are no part of the log, though they may be there: a
     trim is under way, was interrupted, or a power failure brought some of them back. They are in
-    ``left_over`` and nowhere else.
+    ``left_over`` and nowhere else. A pack that reaches over the mark comes from a merge that had
+    read its segments when they were trimmed: of its batches, too, those before the mark are gone.
     """
 
     segments: Mapping[int, LogFile]
@@ -57,12 +58,12 @@ class Catalog:
         """Every batch that is held by some file, in order."""
         found = set(self.segments)
         for pack in self.packs:
-            found.update(range(pack.first, pack.last + 1))
+            found.update(range(max(pack.first, self.start), pack.last + 1))
         return sorted(found)
 
     def packs_holding(self, batch: int) -> list[LogFile]:
         """The packs that hold a batch. More than one if two merges ran at once."""
-        return [pack for pack in self.packs if pack.holds(batch)]
+        return [pack for pack in self.packs if pack.holds(batch) and batch >= self.start]
 
     def contains(self, batch: int) -> bool:
         """Whether some file holds the batch."""
@@ -74,7 +75,8 @@ class Catalog:
 
     def oldest(self) -> int:
         """The oldest batch, or NO_BATCH."""
-        return min((*self.segments, *(pack.first for pack in self.packs)), default=NO_BATCH)
+        starts = (max(pack.first, self.start) for pack in self.packs)
+        return min((*self.segments, *starts), default=NO_BATCH)
 
 
 def in_order(files: Iterable[LogFile]) -> list[LogFile]:

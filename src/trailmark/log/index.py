@@ -107,17 +107,20 @@ def read_times(reader: LogReader, known: IndexedFiles) -> tuple[IndexedFiles, se
     """
     current: dict[str, IndexedFile] = {}
     unreadable: set[int] = set()
-    for file in reader.look().files:
+    catalog = reader.look()
+    for file in catalog.files:
         before = known.get(file.name)
-        if before is not None and before.size == file.size:
-            current[file.name] = before
-            continue
         try:
-            current[file.name] = IndexedFile(file.size, _read_entries(reader, file))
+            is_known = before is not None and before.size == file.size
+            entries = before.entries if before and is_known else _read_entries(reader, file)
         except LogError:
-            unreadable.update(range(file.first, file.last + 1))  # reading them will say why
+            first = max(file.first, catalog.start)
+            unreadable.update(range(first, file.last + 1))  # reading them will say why
         except FileNotFoundError:
             continue  # merged or trimmed since the directory was listed
+        else:
+            held = [entry for entry in entries if entry.batch >= catalog.start]
+            current[file.name] = IndexedFile(file.size, held)
     return current, unreadable
 
 

@@ -1,13 +1,14 @@
 """Deleting the old end of a log.
 
-Many files are deleted behind a *mark*, an empty file that says in its name where the log begins::
+Files are deleted behind a *mark*, an empty file that says in its name where the log begins::
 
     1 publish the mark, synced
     2 delete the files before it, and older marks, unsynced
 
 After 1 these files are no part of the log any more, whichever of them are still there, or come back
 after a power failure. So they need not be deleted one by one, each on disk before the next. What is
-left over of them the next trim deletes.
+left over of them the next trim deletes. A merge that had read some of them publishes them again, in
+a pack; there, too, the mark hides them.
 """
 
 from __future__ import annotations
@@ -48,14 +49,10 @@ def trim_log(reader: LogReader, before: int) -> TrimReport:
     """
     catalog = reader.look()
     gone = files_before(catalog, before)
-    if len(gone) == 1 and not catalog.marks:
-        # One synced deletion is cheaper than a mark. Not in a log that has one: every batch that is
-        # trimmed from it has to lie before it (see `StreamLog._is_in_time`).
-        reader.storage.delete(reader.path(gone[0]))
-    elif gone:
+    if gone:
         _delete_behind_mark(reader, catalog, gone)
     kept = set(catalog.files).difference(gone)
-    oldest = min((file.first for file in kept), default=NO_BATCH)
+    oldest = min((max(file.first, catalog.start) for file in kept), default=NO_BATCH)
     return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
 
 

@@ -141,7 +141,8 @@ def _remove(
         return StreamTrim(0, ())
     if dry_run:
         gone = set(files_before(catalog, before))
-        kept = min(file.first for file in catalog.files if file not in gone)
+        first = min(file.first for file in catalog.files if file not in gone)
+        kept = max(first, catalog.start)
     else:
         # What is removed stays away after a power failure. The batch that the next one follows has
         # to be there then, and whether its writer has synced it is not known here.

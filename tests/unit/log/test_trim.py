@@ -85,15 +85,33 @@ def test_several_files_go_behind_a_mark_which_the_next_one_replaces() -> None:
     assert files_of(disk) == [segment_file(5), mark_file(5)]
 
 
-def test_one_file_goes_without_a_mark_as_long_as_there_is_none() -> None:
+def test_one_file_goes_behind_a_mark_too() -> None:
     disk = SimulatedDisk()
     log = open_log(disk.storage())
     fill(log, 7)
     log.trim(1)
-    assert files_of(disk) == [segment_file(batch) for batch in range(1, 7)]
-    log.trim(4)
-    log.trim(5)
-    assert files_of(disk) == [segment_file(5), segment_file(6), mark_file(5)]
+    assert files_of(disk) == [*map(segment_file, range(1, 7)), mark_file(1)]
+
+
+@pytest.mark.parametrize("before", [1, 4])
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_merge_that_had_read_what_is_trimmed_does_not_bring_it_back(
+    before: int, is_finished: bool
+) -> None:
+    disk = SimulatedDisk()
+    links = fill(open_log(disk.storage()), 10)
+    merged = disk.copy()
+    open_log(merged.storage()).merge(7)
+    open_log(disk.storage()).trim(before)
+    bring_back(disk, merged, [pack_file(0, 7)])
+    if is_finished:
+        for batch in range(before, 8):
+            disk.storage().delete(segment_file(batch))
+    assert_holds(disk, links, before)
+    open_log(disk.storage()).merge(8)
+    assert_holds(disk, links, before)
+    open_log(disk.storage()).trim(9)
+    assert_holds(disk, links, 9)
 
 
 def test_a_trim_that_finds_nothing_to_delete_changes_nothing() -> None:

@@ -58,7 +58,7 @@ class Catalog:
         """Every batch that is held by some file, in order."""
         found = set(self.segments)
         for pack in self.packs:
-            found.update(range(max(pack.first, self.start), pack.last + 1))
+            found.update(range(self.first_held(pack), pack.last + 1))
         return sorted(found)
 
     def packs_holding(self, batch: int) -> list[LogFile]:
@@ -75,8 +75,11 @@ class Catalog:
 
     def oldest(self) -> int:
         """The oldest batch, or NO_BATCH."""
-        starts = (max(pack.first, self.start) for pack in self.packs)
-        return min((*self.segments, *starts), default=NO_BATCH)
+        return min(map(self.first_held, self.files), default=NO_BATCH)
+
+    def first_held(self, file: LogFile) -> int:
+        """The first batch of a file that is part of the log."""
+        return max(file.first, self.start)
 
 
 def in_order(files: Iterable[LogFile]) -> list[LogFile]:

@@ -109,18 +109,18 @@ def read_times(reader: LogReader, known: IndexedFiles) -> tuple[IndexedFiles, se
     unreadable: set[int] = set()
     catalog = reader.look()
     for file in catalog.files:
+        first = catalog.first_held(file)
         before = known.get(file.name)
-        try:
-            is_known = before is not None and before.size == file.size
-            entries = before.entries if before and is_known else _read_entries(reader, file)
-        except LogError:
-            first = max(file.first, catalog.start)
-            unreadable.update(range(first, file.last + 1))  # reading them will say why
-        except FileNotFoundError:
-            continue  # merged or trimmed since the directory was listed
-        else:
-            held = [entry for entry in entries if entry.batch >= catalog.start]
-            current[file.name] = IndexedFile(file.size, held)
+        if before is None or before.size != file.size:
+            try:
+                before = IndexedFile(file.size, _read_entries(reader, file))
+            except LogError:
+                unreadable.update(range(first, file.last + 1))  # reading them will say why
+                continue
+            except FileNotFoundError:
+                continue  # merged or trimmed since the directory was listed
+        held = [entry for entry in before.entries if entry.batch >= first]
+        current[file.name] = IndexedFile(file.size, held)
     return current, unreadable
 
 

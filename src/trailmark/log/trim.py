@@ -52,7 +52,7 @@ def trim_log(reader: LogReader, before: int) -> TrimReport:
     if gone:
         _delete_behind_mark(reader, catalog, gone)
     kept = set(catalog.files).difference(gone)
-    oldest = min((max(file.first, catalog.start) for file in kept), default=NO_BATCH)
+    oldest = min(map(catalog.first_held, kept), default=NO_BATCH)
     return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
 
 

@@ -141,8 +141,7 @@ def _remove(
         return StreamTrim(0, ())
     if dry_run:
         gone = set(files_before(catalog, before))
-        first = min(file.first for file in catalog.files if file not in gone)
-        kept = max(first, catalog.start)
+        kept = min(catalog.first_held(file) for file in catalog.files if file not in gone)
     else:
         # What is removed stays away after a power failure. The batch that the next one follows has
         # to be there then, and whether its writer has synced it is not known here.

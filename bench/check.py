@@ -21,7 +21,7 @@ import numpy as np
 from bench import spark as on_spark
 from bench.contest import Contest
 from bench.experiment import Note, Spread, spread
-from bench.lanes import one_core
+from bench.one_core import one_core
 from bench.orders import Run, aggregate, opening_orders, orders
 from bench.recover_aside import recover_aside
 from bench.session import start_session

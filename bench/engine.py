@@ -20,6 +20,7 @@ import numpy as np
 
 from bench.contest import Contest
 from bench.figures import Figure, Report
+from bench.one_core import one_core
 from bench.orders import Run, aggregate, opening_orders, orders
 from bench.workloads import UNIFORM
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
@@ -173,10 +174,8 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=480, help="batches of the main comparison")
     parser.add_argument("--windows", type=int, default=10_000_000, help="most open windows")
     arguments = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     report = Report()
-    with tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
+    with one_core(), tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
         root = Path(folder)
         ceilings(report, root)
         throughput(report, root, arguments.batches)

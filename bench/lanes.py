@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -12,18 +11,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.contest import RepeatedClock
-from bench.orders import WINDOW, Run
+from bench.orders import Run
 from trailmark.checkpoint.policy import Policy
 
 
 class Lane:
     """One policy on its way through the stream. Its clock stands still while others are fed."""
 
-    def __init__(self, name: str, policy: Policy, root: Path, window: int = WINDOW) -> None:
+    def __init__(self, name: str, policy: Policy, root: Path) -> None:
         self.name = name
         self._clock = RepeatedClock()
         self._clock.go()
-        self.run = Run(root, policy, self._clock, window)
+        self.run = Run(root, policy, self._clock)
         self._clock.stop()
         #: When each batch began and ended, in seconds of this lane.
         self.begins: list[float] = []
@@ -44,13 +43,13 @@ class Lane:
 
 
 @contextmanager
-def lanes(policies: Mapping[str, Policy], window: int = WINDOW) -> Iterator[list[Lane]]:
+def lanes(policies: Mapping[str, Policy]) -> Iterator[list[Lane]]:
     """Lanes in a place of their own, which is gone afterwards."""
     root = Path(tempfile.mkdtemp(prefix="trailmark-bench-"))
     opened: list[Lane] = []
     try:
         for name, policy in policies.items():
-            opened.append(Lane(name, policy, root / str(len(opened)), window))
+            opened.append(Lane(name, policy, root / str(len(opened))))
         yield opened
     finally:
         for lane in opened:
@@ -62,17 +61,3 @@ def feed_all(opened: list[Lane], batch: int, rows: pa.RecordBatch) -> None:
     """The same rows to all, in an order that turns around with every batch."""
     for lane in opened if batch % 2 else reversed(opened):
         lane.feed(rows)
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Keeps this process on one core, so that both sides of a ratio have the same one."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

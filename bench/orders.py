@@ -57,11 +57,9 @@ def priced(
 class Run:
     """One bucket over its own logs, fed batch by batch."""
 
-    def __init__(
-        self, root: Path, policy: Policy, clock: Callable[[], float] = now_us, window: int = WINDOW
-    ) -> None:
+    def __init__(self, root: Path, policy: Policy, clock: Callable[[], float] = now_us) -> None:
         self.root = root
-        self.operator = aggregate(window)
+        self.operator = aggregate()
         self.logs = OperatorLogs(LocalStorage(str(root)), self.operator, buckets=1)
         self.bucket = Bucket(self.operator, self.logs, 0, policy, None, clock)
         self.batch = 0

@@ -26,6 +26,7 @@ from bench import policy_pictures
 from bench.contest import Contest
 from bench.crashes import Crashes, crash_often
 from bench.figures import Figure, Report
+from bench.one_core import one_core
 from bench.tradeoff import DELTA, SNAPSHOT, WITHIN, Tradeoff, measure_tradeoff, median_error
 from bench.workloads import MIXED, SKEWED, UNIFORM, WORKLOADS
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
@@ -200,12 +201,10 @@ def main() -> int:
     sizes = QUICK if arguments.quick else Sizes()
     if arguments.crashes:
         sizes = dataclasses.replace(sizes, crashes=arguments.crashes)
-    out = arguments.out or Path("bench/results" if arguments.quick else "docs/pictures")
+    out = arguments.out or Path(".bench/policies" if arguments.quick else "docs/pictures")
     found: dict[str, Any] = {"machine": _machine()}
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     report = Report()
-    with tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
+    with one_core(), tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
         for section in arguments.only or _SECTIONS:
             began, before = time.monotonic(), len(report.figures)
             found[section] = _measure(section, report, Path(folder), sizes, arguments.seed)

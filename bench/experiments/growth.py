@@ -11,8 +11,9 @@ import numpy as np
 from bench.experiment import Effort, Measured, Note, Raw, Repetition, Section, in_turn
 from bench.growth.picture import draw
 from bench.growth.points import UNITS, Axis, Point, axes
-from bench.growth.runs import Run, on_one_core, recover, split, write_crashed
+from bench.growth.runs import Run, recover, split, write_crashed
 from bench.growth.tables import describe
+from bench.one_core import one_core
 from bench.orders import opening_orders, orders
 from trailmark.checkpoint.policy import Continuous
 
@@ -27,7 +28,7 @@ _OPENING_TUPLES = 1_000_000
 def measure(effort: Effort, note: Note) -> Measured:
     turns = effort.pick(5, 9)
     repetitions: list[Repetition] = []
-    with on_one_core():
+    with one_core():
         for axis in axes(effort):
             sizes = ", ".join(f"{point.size:,}" for point in axis.points)
             note(f"{UNITS[axis.name]}: {sizes}")

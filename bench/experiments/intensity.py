@@ -9,7 +9,8 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from bench.experiment import Effort, Measured, Note, Raw, Section, ratios, spread, table
-from bench.lanes import Lane, feed_all, lanes, one_core
+from bench.lanes import Lane, feed_all, lanes
+from bench.one_core import one_core
 from bench.orders import WINDOW, priced
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy, SlowWindows
 

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bench.experiment import Effort, Measured, Note, Raw, Section, spread, table
-from bench.lanes import Lane, feed_all, lanes, one_core
+from bench.lanes import Lane, feed_all, lanes
+from bench.one_core import one_core
 from bench.orders import opening_orders, orders
 from bench.recover_aside import recover_aside
 from trailmark.checkpoint.policy import Continuous, Policy

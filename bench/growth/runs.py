@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -78,17 +76,3 @@ def recover(place: Path, point: Point) -> list[Recovered]:
         recover_once(place, 1, point.operator, bucket, point.buckets)
         for bucket in range(point.buckets)
     ]
-
-
-@contextmanager
-def on_one_core() -> Iterator[None]:
-    """This thread, and those it starts, share one core as long as this lasts."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

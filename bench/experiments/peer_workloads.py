@@ -11,14 +11,14 @@ TITLE = "Throughput against other engines, other workloads"
 IS_LONG = True
 
 _INTRODUCTION = """\
-As above, every engine once on each of the workloads. Only `make bench-full` and
-`python -m bench run peer-workloads` measure this.
+As above, on other workloads. Only `make bench-full` and `python -m bench run peer-workloads` measure
+this.
 """
 
 
 def measure(effort: Effort, note: Note) -> Measured:
     names = [name for name in STREAMS if name != "uniform"]
-    return measure_streams(names, turns=1, repeats_all=False, note=note)
+    return measure_streams(names, effort.pick(1, 2), not effort.is_quick, note)
 
 
 def show(raw: Raw) -> Section:

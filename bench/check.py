@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -119,20 +118,8 @@ def spark(root: Path) -> Ratios:
     for number, (tuples, batches) in {0: (500_000, 6), 4: (1_000, 12)}.items():
         work = replace(on_spark.WORKLOADS[number], tuples=tuples, batches=batches)
         place = root / f"spark-{number}"
-        work.write(place / "orders", seed=1)
-        found = []
-        for turn in range(4):
-            makes = (on_spark.ours, on_spark.pass_through)
-            taken = {
-                make: median(
-                    on_spark.run(
-                        session, work, place / "orders", place / f"{make.__name__}-{turn}", make
-                    )
-                )
-                for make in (makes if turn % 2 else reversed(makes))
-            }
-            if turn:  # the first turn compiles Spark's own code
-                found.append(taken[on_spark.ours] / taken[on_spark.pass_through])
+        times = on_spark.take_turns(session, work, place, rounds=3)
+        found = [a / b for a, b in zip(times["ours"], times["pass"], strict=True)]
         yield f"Spark, {tuples:,} tuples, ours / pass-through", found
     session.stop()
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-
+from bench.drawing import drawn_alike, save
 from bench.experiment import HOME, Experiment, Raw, load
 
 _HEAD = """\
@@ -23,6 +21,13 @@ Read ratios, not seconds: whatever is compared ran in turn (A B C, C B A, ...) i
 machine. A value is the median, with the least and the greatest in brackets. Seconds of the papers
 were measured on machines of their time and are printed beside ours for the shape of a curve.
 """
+_LOOK = {
+    "font.size": 11,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
 
 
 def write_page(experiments: Sequence[Experiment], home: Path = HOME) -> Path:
@@ -38,21 +43,9 @@ def write_page(experiments: Sequence[Experiment], home: Path = HOME) -> Path:
 
 
 def _section(experiment: Experiment, raw: Raw, home: Path) -> str:
-    with rc_context(
-        {
-            "font.size": 11,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.color": "#e4e4e4",
-            "axes.axisbelow": True,
-            "legend.frameon": False,
-            # The same numbers give the same bytes.
-            "svg.hashsalt": "trailmark",
-        }
-    ):
+    with drawn_alike(_LOOK):
         shown = experiment.show(raw)
-        pictures = [_save(figure, home / name) for name, figure in shown.pictures.items()]
+        pictures = [save(figure, home / name) for name, figure in shown.pictures.items()]
     lines = [f"## {experiment.TITLE}", "", shown.text.strip(), ""]
     for path in pictures:
         lines += [f"![{experiment.TITLE}]({home.name}/{path.name})", ""]
@@ -69,9 +62,3 @@ def _origin(raw: Raw, home: Path) -> str:
         f"{raw.machine['cores']} cores, {raw.machine['memory_gib']} GiB, load before it "
         f"{raw.machine['load_before']}; {versions}.</sub>"
     )
-
-
-def _save(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    return path

@@ -11,9 +11,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from bench.drawing import drawn_alike, save
 
 NUMBERS = "policies.json"
 _HOME = Path("docs/pictures")
@@ -35,25 +36,12 @@ def draw_all(directory: Path) -> list[Path]:
     """Draws what there are numbers for; returns the files."""
     found = json.loads((directory / NUMBERS).read_text())
     drawn = []
-    with rc_context(
-        {
-            "font.size": 12,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            # The same numbers give the same bytes.
-            "svg.hashsalt": "trailmark",
-        }
-    ):
+    with drawn_alike({"font.size": 12}):
         if "tradeoff" in found:
-            drawn.append(_save(_tradeoff(found["tradeoff"]), directory / "policy-tradeoff.svg"))
+            drawn.append(save(_tradeoff(found["tradeoff"]), directory / "policy-tradeoff.svg"))
         if "crashes" in found:
-            drawn.append(_save(_crashes(found["crashes"]), directory / "recovery-times.svg"))
+            drawn.append(save(_crashes(found["crashes"]), directory / "recovery-times.svg"))
     return drawn
-
-
-def _save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    return path
 
 
 def _tradeoff(found: dict[str, Any]) -> Figure:

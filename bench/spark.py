@@ -9,22 +9,21 @@ Prints one line per figure: name, value, limit, ok or short. Exit code 1 if any 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import trailmark as tm
+from bench.batch_files import batch_ms, read_batches, run_to_end, write_batch
+from bench.experiment import in_turn
 from bench.figures import Figure, Report
 from bench.session import start_session
 
@@ -66,10 +65,8 @@ class Workload:
         for batch in range(self.batches):
             ids = rng.integers(0, self.items, self.tuples, dtype=np.int32)
             price = rng.integers(1, 1000, self.tuples, dtype=np.int32)
-            file = directory / f"{batch:04d}.parquet"
-            table = pa.table({"item_id": self.key_column(ids), "item_price": price})
-            pq.write_table(table, file, row_group_size=max(1000, self.tuples // BUCKETS))
-            os.utime(file, (1_700_000_000 + batch,) * 2)
+            rows = pa.table({"item_id": self.key_column(ids), "item_price": price})
+            write_batch(directory, batch, rows)
 
     @property
     def schema(self) -> str:
@@ -119,32 +116,37 @@ Make = Callable[[DataFrame, Workload, Path], DataFrame]
 
 def run(spark: SparkSession, work: Workload, orders: Path, root: Path, make: Make) -> list[int]:
     """Milliseconds of each batch after the first ones."""
-    reader = spark.readStream.schema(work.schema).option("maxFilesPerTrigger", 1)
-    df = make(reader.parquet(str(orders)), work, root / "log")
-    writer = df.writeStream.format("noop").option("checkpointLocation", str(root / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress: list[Any] = list(query.recentProgress)
+    df = make(read_batches(spark, work.schema, orders), work, root / "log")
+    progress = run_to_end(df.writeStream.format("noop"), root / "checkpoint")
     assert len(progress) == work.batches
-    return [p["durationMs"]["triggerExecution"] for p in progress[WARM_UP:]]
+    return batch_ms(progress[WARM_UP:])
+
+
+_MAKES: dict[str, Make] = {"ours": ours, "pass": pass_through}
+
+
+def take_turns(
+    spark: SparkSession, work: Workload, root: Path, rounds: int
+) -> dict[str, list[float]]:
+    """Milliseconds per batch of both queries, a median for every round."""
+    orders = root / "orders"
+    work.write(orders, seed=1)
+    times: dict[str, list[float]] = {name: [] for name in _MAKES}
+    for turn, name, make in in_turn(_MAKES, rounds + 1):
+        taken = run(spark, work, orders, root / f"{name}-{turn}", make)
+        if turn:  # the first turn compiles Spark's own code
+            times[name].append(median(taken))
+    return times
 
 
 def compare(report: Report, spark: SparkSession, work: Workload, root: Path, rounds: int) -> None:
     report.note(work.name)
-    orders = root / "orders"
-    work.write(orders, seed=1)
-    makes: dict[str, Make] = {"ours": ours, "pass": pass_through}
-    times: dict[str, list[float]] = {name: [] for name in makes}
-    for turn in range(rounds + 1):
-        for name in list(makes) if turn % 2 else reversed(makes):
-            taken = run(spark, work, orders, root / f"{name}-{turn}", makes[name])
-            if turn:  # the first turn compiles Spark's own code
-                times[name].append(median(taken))
+    times = take_turns(spark, work, root, rounds)
     ratio = median(a / b for a, b in zip(times["ours"], times["pass"], strict=True))
     report.add(Figure(f"time, ours / pass-through: {work.name}", ratio, "x", work.limit))
-    for name in makes:
-        spread = f"{min(times[name]):,.0f} to {max(times[name]):,.0f}"
-        report.add(Figure(f"  {name}, ms per batch ({spread})", median(times[name]), "ms"))
+    for name, each in times.items():
+        spread = f"{min(each):,.0f} to {max(each):,.0f}"
+        report.add(Figure(f"  {name}, ms per batch ({spread})", median(each), "ms"))
     if work is WORKLOADS[0]:
         written(report, work, root / f"ours-{rounds}" / "log")
 

@@ -10,7 +10,6 @@ Prints one line per figure: name, value, limit, ok or short. Exit code 1 if any 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -21,12 +20,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from bench.batch_files import batch_ms, read_batches, run_to_end, write_batch
+from bench.experiment import in_turn
 from bench.figures import Figure, Report
 from bench.session import start_session
 from trailmark.log import LocalStorage
@@ -36,7 +36,6 @@ from trailmark.streams.times import Span
 from trailmark.streams.view import open_view
 from trailmark.streams.writer import StreamWriter
 
-PARTITIONS = 2
 ROWS = 1_000_000
 BATCHES = 6
 #: Batches that are not counted: the first ones start workers and fill caches.
@@ -61,9 +60,7 @@ def write_orders(directory: Path, seed: int) -> None:
                 ),
             }
         )
-        file = directory / f"{batch:04d}.parquet"
-        pq.write_table(table, file, row_group_size=ROWS // PARTITIONS)
-        os.utime(file, (1_700_000_000 + batch,) * 2)
+        write_batch(directory, batch, table)
 
 
 Sink = Callable[[DataFrame, Path], Any]
@@ -83,14 +80,10 @@ def to_parquet(df: DataFrame, path: Path) -> Any:
 
 def copy(spark: SparkSession, orders: Path, root: Path, sink: Sink) -> list[int]:
     """Milliseconds of each batch after the first ones."""
-    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-    writer = sink(reader.parquet(str(orders)), root / "copy")
-    writer = writer.option("checkpointLocation", str(root / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress: list[Any] = list(query.recentProgress)
+    writer = sink(read_batches(spark, SCHEMA, orders), root / "copy")
+    progress = run_to_end(writer, root / "checkpoint")
     assert len(progress) == BATCHES
-    return [p["durationMs"]["triggerExecution"] for p in progress[WARM_UP:]]
+    return batch_ms(progress[WARM_UP:])
 
 
 def writing(report: Report, spark: SparkSession, orders: Path, root: Path, rounds: int) -> None:
@@ -102,11 +95,10 @@ def writing(report: Report, spark: SparkSession, orders: Path, root: Path, round
         "parquet": to_parquet,
     }
     times: dict[str, list[float]] = {name: [] for name in sinks}
-    for turn in range(rounds + 1):
-        for name in list(sinks) if turn % 2 else reversed(sinks):
-            taken = copy(spark, orders, root / f"{name}-{turn}", sinks[name])
-            if turn:  # the first turn compiles Spark's own code
-                times[name].append(median(taken))
+    for turn, name, sink in in_turn(sinks, rounds + 1):
+        taken = copy(spark, orders, root / f"{name}-{turn}", sink)
+        if turn:  # the first turn compiles Spark's own code
+            times[name].append(median(taken))
     for name, limit in (("stream", 1.25), ("stream, unsynced", None)):
         ratio = median(a / b for a, b in zip(times[name], times["parquet"], strict=True))
         report.add(Figure(f"writing, {name} / parquet", ratio, "x", limit))
@@ -171,16 +163,14 @@ def reading(report: Report, spark: SparkSession, root: Path, rounds: int) -> Non
         "parquet": ("parquet", SCHEMA, "parquet-1"),
     }
     times: dict[str, list[float]] = {name: [] for name in copies}
-    for turn in range(2 * rounds + 1):
-        for name in list(copies) if turn % 2 else reversed(copies):
-            kind, schema, place = copies[name]
-            started = time.perf_counter()
-            rows = spark.read.format(kind).schema(schema).load(str(root / place / "copy"))
-            found = rows.agg(F.count("*"), F.sum("item_id"), F.sum("item_price")).collect()
-            taken = time.perf_counter() - started
-            assert found[0][0] == ROWS * BATCHES
-            if turn:
-                times[name].append(taken)
+    for turn, name, (kind, schema, place) in in_turn(copies, 2 * rounds + 1):
+        started = time.perf_counter()
+        rows = spark.read.format(kind).schema(schema).load(str(root / place / "copy"))
+        found = rows.agg(F.count("*"), F.sum("item_id"), F.sum("item_price")).collect()
+        taken = time.perf_counter() - started
+        assert found[0][0] == ROWS * BATCHES
+        if turn:
+            times[name].append(taken)
     for name in ("stream", "stream, two columns", "ceiling", "ceiling, two columns"):
         ratio = median(b / a for a, b in zip(times[name], times["parquet"], strict=True))
         limit = 0.7 if name.startswith("stream") else None

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
+from bench.drawing import bars
 from bench.experiment import Effort, Measured, Note, Raw, Section, ratios, spread, table
 from bench.lanes import Lane, feed_all, lanes
 from bench.one_core import one_core
@@ -132,18 +133,7 @@ def _draw(raw: Raw) -> Figure:
         strict=True,
     ):
         found = [spread(raw.values(metric, policy=name)) for name in names]
-        errors = [
-            [(one.middle - one.least) / unit for one in found],
-            [(one.most - one.middle) / unit for one in found],
-        ]
-        axes.bar(
-            labels,
-            [one.middle / unit for one in found],
-            yerr=errors,
-            color="#4878a8",
-            ecolor="#404040",
-            capsize=3,
-        )
+        bars(axes, labels, found, unit, color="#4878a8")
         axes.set_title(title, loc="left", fontsize=10)
         axes.tick_params(axis="x", labelsize=8)
     return figure

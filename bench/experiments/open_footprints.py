@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import trailmark as tm
+from bench.batch_files import batch_ms, read_batches, run_to_end, write_batch
+from bench.drawing import bars
 from bench.experiment import Effort, Measured, Note, Raw, Section, in_turn, ratios, spread, table
 from bench.orders import aggregate
 from bench.session import start_session
@@ -79,9 +79,7 @@ class Workload:
                 "item_time": pa.array(times).cast(pa.timestamp("us", "UTC")),
                 "item_descr": description,
             }
-            file = directory / f"{batch:04d}.parquet"
-            pq.write_table(pa.table(columns), file, row_group_size=tuples // BUCKETS)
-            os.utime(file, (1_700_000_000 + batch,) * 2)
+            write_batch(directory, batch, pa.table(columns))
         return int((counts // self.window).sum())
 
 
@@ -178,8 +176,7 @@ def measure(effort: Effort, note: Note) -> Measured:
 
 
 def _run(spark: SparkSession, work: Workload, root: Path, variant: str) -> dict[str, Any]:
-    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-    orders = reader.parquet(str(root / "orders"))
+    orders = read_batches(spark, SCHEMA, root / "orders")
     with tempfile.TemporaryDirectory(dir=root) as folder:
         place = Path(folder)
         if variant == _NATIVE:
@@ -188,15 +185,10 @@ def _run(spark: SparkSession, work: Workload, root: Path, variant: str) -> dict[
             durability = Durability.SYNCED if variant == _DISK else Durability.UNSYNCED
             df = _protected(orders, work, place / "log", durability)
         counted = df.observe("results", F.count(F.lit(1)).alias("rows"))
-        writer = counted.writeStream.format("noop").option(
-            "checkpointLocation", str(place / "checkpoint")
-        )
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        progress: list[Any] = list(query.recentProgress)
+        progress = run_to_end(counted.writeStream.format("noop"), place / "checkpoint")
         footprints = _footprints(place / "log") if variant != _NATIVE else 0
     return {
-        "seconds_by_batch": [each["durationMs"]["triggerExecution"] / 1000 for each in progress],
+        "seconds_by_batch": [ms / 1000 for ms in batch_ms(progress)],
         "results": sum(each["observedMetrics"]["results"]["rows"] for each in progress),
         "footprints": footprints,
     }
@@ -277,19 +269,7 @@ def _draw(raw: Raw) -> Figure:
             spread(raw.values("tuples_per_s", workload=work.name, variant=name))
             for work in WORKLOADS
         ]
-        axes.bar(
-            places + (number - 1) * 0.27,
-            [one.middle / 1e6 for one in found],
-            0.27,
-            yerr=[
-                [(one.middle - one.least) / 1e6 for one in found],
-                [(one.most - one.middle) / 1e6 for one in found],
-            ],
-            label=name,
-            color=colour,
-            ecolor="#404040",
-            capsize=2,
-        )
+        bars(axes, places + (number - 1) * 0.27, found, 1e6, width=0.27, label=name, color=colour)
     axes.set_xticks(places, [f"{work.name} (windows of {work.window})" for work in WORKLOADS])
     axes.set_ylabel("million tuples per second")
     axes.set_ylim(top=1.2 * axes.get_ylim()[1])

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench.batch_files import batch_ms, read_batches, run_to_end, write_batch
+from bench.drawing import bars
 from bench.experiment import Effort, Measured, Note, Raw, Section, in_turn, ratios, spread, table
 from bench.session import start_session
 
@@ -83,27 +84,22 @@ def _write_input(directory: Path, tuple_bytes: int, batches: int) -> None:
         rest = pa.py_buffer(rng.bytes(rows * (tuple_bytes - 4)))
         fixed = pa.binary(tuple_bytes - 4)
         filling = pa.FixedSizeBinaryArray.from_buffers(fixed, rows, [None, rest])
-        file = directory / f"{batch:04d}.parquet"
         columns = pa.table({"number": number, "rest": filling.cast(pa.binary())})
-        pq.write_table(columns, file, row_group_size=rows // 2, compression="none")
-        os.utime(file, (1_700_000_000 + batch,) * 2)
+        write_batch(directory, batch, columns, compression="none")
 
 
 def _copy(spark: SparkSession, root: Path, variant: str, batches: int) -> list[float]:
     """A filter that looks at an integer of every tuple; seconds of each batch."""
-    reader = spark.readStream.schema("number int, rest binary").option("maxFilesPerTrigger", 1)
-    rows = reader.parquet(str(root / "input")).where(F.col("number") >= 0)
+    given = read_batches(spark, "number int, rest binary", root / "input")
+    rows = given.where(F.col("number") >= 0)
     base = _MEMORY if variant == _CODE else root
     with (
         tempfile.TemporaryDirectory(prefix="trailmark-bench-", dir=base) as place,
         tempfile.TemporaryDirectory(prefix="checkpoint-", dir=root) as checkpoint,
     ):
-        writer = _sink(rows, variant, place).option("checkpointLocation", checkpoint)
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        progress: list[Any] = list(query.recentProgress)
+        progress = run_to_end(_sink(rows, variant, place), Path(checkpoint))
     assert len(progress) == batches, "a batch for every file"
-    return [each["durationMs"]["triggerExecution"] / 1000 for each in progress]
+    return [ms / 1000 for ms in batch_ms(progress)]
 
 
 def _sink(rows: DataFrame, variant: str, place: str) -> Any:
@@ -180,19 +176,13 @@ def _draw(raw: Raw, variants: list[str]) -> Figure:
     width = 0.8 / len(variants)
     for number, name in enumerate(variants):
         found = [spread(raw.values("mb_per_s", tuple_bytes=size, variant=name)) for size in sizes]
-        errors = [
-            [one.middle - one.least for one in found],
-            [one.most - one.middle for one in found],
-        ]
-        axes.bar(
+        bars(
+            axes,
             places + (number - (len(variants) - 1) / 2) * width,
-            [one.middle for one in found],
-            width,
-            yerr=errors,
+            found,
+            width=width,
             label=f"{name} ({_PAPER_NAMES[name]})" if _PAPER_NAMES[name] else name,
             color=colours[name],
-            ecolor="#404040",
-            capsize=2,
         )
     axes.set_xticks(places, [f"{size:,} bytes" for size in sizes])
     axes.set_ylabel("MB/s")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
 import bench
 import trailmark.spark.aggregate
+from bench.batch_files import Progress, read_batches, run_to_end
 from bench.experiment import Effort, Measured, Note, Raw, Repetition, Section, in_turn
 from bench.profiling import event_log
 from bench.profiling.divide import divide, read_traces
@@ -29,8 +29,6 @@ _SEED = 1
 _ROOT = Path(bench.__file__ or "").parents[1]
 #: The same stream in large and in small batches.
 _CHOSEN = {f"{work.tuples:,} tuples": work for work in (WORKLOADS[0], WORKLOADS[-1])}
-
-Progress = dict[str, Any]
 
 
 def measure(effort: Effort, note: Note) -> Measured:
@@ -94,15 +92,10 @@ def _run(
     spark: SparkSession, work: Workload, place: Path, turn: int, traces: Path
 ) -> list[Progress]:
     """The progress of each batch, as Spark reports it."""
-    reader = spark.readStream.schema(work.schema).option("maxFilesPerTrigger", 1)
-    orders = reader.parquet(str(place / "orders"))
+    orders = read_batches(spark, work.schema, place / "orders")
     with patch.object(trailmark.spark.aggregate, "run_micro_batch", TracedBatch(str(traces))):
         df = ours(orders, work, place / f"log-{turn}")
-    writer = df.writeStream.format("noop")
-    writer = writer.option("checkpointLocation", str(place / f"checkpoint-{turn}"))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress: list[Any] = list(query.recentProgress)
+    progress = run_to_end(df.writeStream.format("noop"), place / f"checkpoint-{turn}")
     assert len(progress) == work.batches
     return progress
 

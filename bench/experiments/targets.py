@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from bench.drawing import bars
 from bench.experiment import Effort, Measured, Note, Raw, Section, spread, table
 from bench.lanes import Lane, feed_all, lanes
 from bench.one_core import one_core
@@ -173,12 +174,7 @@ def _draw(raw: Raw) -> Figure:
         labels = [f"{int(name[2:].replace(',', '')) // 1000}k" for name in names]
         for axes, (metric, (label, unit)) in zip(panels[row], metrics.items(), strict=True):
             found = [spread(raw.values(metric, policy=name)) for name in names]
-            middle = [one.middle / unit for one in found]
-            errors = [
-                [(one.middle - one.least) / unit for one in found],
-                [(one.most - one.middle) / unit for one in found],
-            ]
-            axes.bar(labels, middle, yerr=errors, color="#4878a8", ecolor="#404040", capsize=3)
+            bars(axes, labels, found, unit, color="#4878a8")
             axes.set_title(label, loc="left", fontsize=10)
             axes.set_xlabel("Q" if target == "q" else "U")
     return figure

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as csv
-import pyarrow.parquet as pq
+
+from bench.batch_files import date_batch, write_batch
 
 HOME = Path(".bench/orders")
 SEED = 1
@@ -147,13 +147,10 @@ def _write(workload: Workload, directory: Path) -> None:
     for number, ids in enumerate(batches):
         prices = rng.integers(1, 1000, len(ids), dtype=np.int32)
         rows = pa.table({"item_id": _keys(ids, workload.keys), "item_price": prices})
-        name = f"{number:04d}"
-        # Two row groups, so that two tasks can read the file.
-        half = max(1000, -(-len(ids) // 2))
-        pq.write_table(rows, directory / f"{name}.parquet", row_group_size=half)
-        csv.write_csv(rows, directory / "csv" / f"{name}.csv", plain)
-        for file in (directory / f"{name}.parquet", directory / "csv" / f"{name}.csv"):
-            os.utime(file, (1_700_000_000 + number,) * 2)  # engines that go by time read in order
+        write_batch(directory, number, rows)
+        text = directory / "csv" / f"{number:04d}.csv"
+        csv.write_csv(rows, text, plain)
+        date_batch(text, number)
     (directory / _ORACLE).write_text(json.dumps(asdict(count(batches, workload.window))))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from bench.check import check
 from bench.experiment import Effort, Experiment, run
-from bench.experiments import ALL
+from bench.experiments import ALL, QUICK
 from bench.page import write_page
 
 
@@ -54,7 +54,7 @@ def _chosen(names: Sequence[str], effort: Effort) -> list[Experiment]:
         raise SystemExit(f"There is no experiment {unknown[0]!r}. There are: {', '.join(known)}.")
     if names:
         return [known[name] for name in names]
-    return [one for one in ALL if not (effort.is_quick and getattr(one, "IS_LONG", False))]
+    return list(effort.pick(QUICK, ALL))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

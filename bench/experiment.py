@@ -86,7 +86,7 @@ class Section:
 
 
 class Experiment(Protocol):
-    """A module of `bench.experiments` or `bench.peers`."""
+    """A module of `bench.experiments`."""
 
     NAME: str
     TITLE: str

@@ -70,8 +70,9 @@ Batches = npt.NDArray[np.int64]
 def lives(ids: list[npt.NDArray[np.int32]], items: int) -> tuple[Batches, Batches]:
     """The batches in which each window of ``WINDOW`` orders opened and closed."""
     batch = np.repeat(np.arange(len(ids)), [len(each) for each in ids])
-    by_item = np.argsort(np.concatenate(ids), kind="stable")
-    counts = np.bincount(np.concatenate(ids), minlength=items)
+    taken = np.concatenate(ids)
+    by_item = np.argsort(taken, kind="stable")
+    counts = np.bincount(taken, minlength=items)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     whole = counts // WINDOW
     first = np.repeat(starts, whole)

@@ -7,12 +7,10 @@ from bench.peers.throughput import STREAMS, measure_streams, picture, tables
 
 NAME = "peer-workloads"
 TITLE = "Throughput against other engines, other workloads"
-#: Nine engines and four workloads take longer than all of `make bench` may.
-IS_LONG = True
 
 _INTRODUCTION = """\
-As above, on other workloads. Only `make bench-full` and `python -m bench run peer-workloads` measure
-this.
+As above, on other workloads. Only `make bench-full` and `python -m bench run peer-workloads`
+measure this.
 """
 
 

@@ -96,12 +96,8 @@ def test_the_page_in_the_docs_is_what_its_raw_files_give(tmp_path: Path) -> None
         assert picture.name in made.read_text()
 
 
-@pytest.mark.parametrize(
-    "experiment",
-    [one for one in ALL if not getattr(one, "IS_LONG", False)],
-    ids=lambda experiment: experiment.NAME,
-)
-def test_every_experiment_of_make_bench_has_left_a_raw_file(experiment: _Counting) -> None:
+@pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.NAME)
+def test_every_experiment_has_left_a_raw_file(experiment: _Counting) -> None:
     assert load(experiment.NAME) is not None
 
 

@@ -29,15 +29,15 @@ def _run_one(experiment: Experiment, effort: Effort) -> None:
 
     note(experiment.TITLE)
     note(f"left {run(experiment, effort, note)}")
-    write_page(ALL)
 
 
 def _run_each(chosen: Sequence[Experiment], effort: Effort) -> int:
-    """Each in a process of its own: what Spark was told by one is not known to the next."""
+    """Each in a process of its own: what Spark was told by one is not known to the next. The page
+    takes some seconds, and is made once."""
     failed = []
     for number, experiment in enumerate(chosen, 1):
         print(f"--- {number} of {len(chosen)}", file=sys.stderr)
-        options = [] if effort.is_quick else ["--full"]
+        options = ["--no-page"] if effort.is_quick else ["--no-page", "--full"]
         command = [sys.executable, "-m", "bench", "run", *options, experiment.NAME]
         if subprocess.run(command).returncode != 0:
             failed.append(experiment.NAME)
@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="measure, then make the page")
     runs.add_argument("--full", action="store_true", help="more sizes and more repetitions")
+    runs.add_argument("--no-page", action="store_true", help="leave raw files only")
     runs.add_argument("names", nargs="*", help="experiments; all of them if none is named")
     commands.add_parser("page", help="make docs/benchmarks.md from the raw files that are there")
     checks = commands.add_parser("check", help="fail if a ratio is worse than the baseline's")
@@ -73,10 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.command == "run":
         effort = Effort(is_quick=not asked.full)
         chosen = _chosen(asked.names, effort)
+        failed = 0
         if len(chosen) > 1:
-            return _run_each(chosen, effort)
-        _run_one(chosen[0], effort)
-    elif asked.command == "page":
+            failed = _run_each(chosen, effort)
+        else:
+            _run_one(chosen[0], effort)
+        if not asked.no_page:
+            print(write_page(ALL))
+        return failed
+    if asked.command == "page":
         print(write_page(ALL))
     elif asked.command == "check":
         return check(lambda text: print(f"... {text}", file=sys.stderr), accepts=asked.accept)

@@ -53,7 +53,7 @@ writer.trigger(processingTime="1 second").start(root + "/" + role).awaitTerminat
 
 
 def measure(effort: Effort, note: Note) -> Measured:
-    before, down, after = effort.pick((10, 10, 5), (30, 34, 30))
+    before, down, after = effort.pick((6, 8, 4), (30, 34, 30))
     with tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
         repetition = _run(Path(folder), before, down, after, note)
     settings = {

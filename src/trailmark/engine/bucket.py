@@ -179,7 +179,9 @@ class Bucket:
         self._keeper.drop()
         self._inputs.close()
         self._output.close()
-        if not lingers:
+        if lingers:
+            self._snapshots.leave()
+        else:
             self._snapshots.close()
 
     # 1  the input segment

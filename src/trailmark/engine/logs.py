@@ -62,7 +62,7 @@ class OperatorLogs:
         self.storage = storage
         self.meta = create_or_open(storage, expected)
         self._settings = settings
-        self._clock = clock
+        self.clock = clock
         self._watermarks: Watermarks | None = None
         if operator.event_time is not None:
             inputs = [self.input(bucket) for bucket in range(buckets)]
@@ -86,9 +86,7 @@ class OperatorLogs:
         return self._log(Stream.SNAPSHOT, bucket)
 
     def _log(self, stream: Stream, bucket: int) -> StreamLog:
-        return StreamLog(
-            self.storage, stream, self.meta.log_id, bucket, self._settings, self._clock
-        )
+        return StreamLog(self.storage, stream, self.meta.log_id, bucket, self._settings, self.clock)
 
     def watermark(self, batch: int) -> Watermark:
         """The watermark all buckets use in a batch; none without event time."""

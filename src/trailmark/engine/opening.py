@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -102,7 +101,7 @@ class StateKeeper:
         for log in (self._inputs, self._output, self._snapshots):
             self._logs.storage.clean(log.directory)
         if self._cache is not None:
-            self._cache.sweep(time.time())
+            self._cache.sweep(self._logs.clock() / 1e6)
 
     def drop(self, *, forget: bool = False) -> None:
         """Lets the state go; with ``forget``, for everybody."""

@@ -8,6 +8,7 @@ took that segment and left the snapshot, the batch is done again, perhaps in ano
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ class SnapshotWriter:
     def __init__(self, log: StreamLog) -> None:
         self.log = log
         self._under_way: Appending | None = None
+        self._is_left = False
 
     def find_stored(self, policy: Policy, notes: dict[str, Any]) -> tuple[int, int] | None:
         """The newest snapshot that is safely stored, and how many windows it holds.
@@ -61,6 +63,7 @@ class SnapshotWriter:
     def begin(self, output: SegmentLink, windows: pa.RecordBatch, notes: dict[str, Any]) -> None:
         """Begins to write the state after an output segment; it is a copy that nobody changes."""
         self.collect()
+        self._is_left = False
         self._under_way = self.log.begin_append(
             output.batch,
             [(FrameKind.FOOTPRINTS, windows)],
@@ -78,8 +81,20 @@ class SnapshotWriter:
         try:
             under_way.result()
         except (LogError, StorageError) as error:
-            _log.warning("the snapshot of batch %d was not written: %s", under_way.batch, error)
+            if not self._is_left:
+                _warn(under_way.batch, error)
+
+    def leave(self) -> None:
+        """Leaves the snapshot under way to the threads of this process: perhaps nobody collects
+        it."""
+        if self._under_way is not None and not self._is_left:
+            self._under_way.on_failure(partial(_warn, self._under_way.batch))
+            self._is_left = True
 
     def close(self) -> None:
         self.collect()
         self.log.close()
+
+
+def _warn(batch: int, error: BaseException) -> None:
+    _log.warning("the snapshot of batch %d was not written: %s", batch, error)

@@ -60,6 +60,16 @@ class Appending:
         """Waits until the segment is in the log; raises what went wrong."""
         return self._published.result()
 
+    def on_failure(self, tell: Callable[[BaseException], None]) -> None:
+        """Tells what went wrong when that is known, for whoever will not ask for the result."""
+
+        def look(published: Future[Published]) -> None:
+            error = published.exception()
+            if error is not None:
+                tell(error)
+
+        self._published.add_done_callback(look)
+
     def is_done(self) -> bool:
         """Whether `result` answers at once."""
         return self._published.done()

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -82,8 +82,12 @@ def _stored(run: Followed) -> list[int]:
 def _wait(run: Followed) -> None:
     """Until no snapshot is under way."""
     (bucket,) = run.query.open()
+    _until(lambda: not bucket._snapshots.is_busy)
+
+
+def _until(is_so: Callable[[], bool]) -> None:
     until = time.monotonic() + _PATIENCE_S
-    while bucket._snapshots.is_busy:
+    while not is_so():
         assert time.monotonic() < until, "the snapshot takes very long"
         time.sleep(0.001)
 
@@ -204,6 +208,23 @@ def test_a_bucket_that_is_closed_leaves_its_snapshot_to_the_threads_if_told_so()
     _gate(run).opened.set()
     _wait(run)
     assert _stored(run) == [0]
+
+
+def test_a_snapshot_that_fails_after_its_bucket_was_closed_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = _follow(FullSnapshot(4, asynchronous=True), is_open=False)
+    _gate(run).full.add(0)
+    run.step()
+    (bucket,) = run.query.open()
+    with caplog.at_level(logging.WARNING, logger="trailmark"):
+        bucket.close(lingers=True)
+        _gate(run).opened.set()
+        _until(lambda: bool(caplog.records))
+        bucket.close()  # does not report it again
+    (record,) = caplog.records
+    assert "the snapshot of batch 0 was not written" in record.getMessage()
+    assert _stored(run) == []
 
 
 # Never

@@ -1,6 +1,6 @@
 """Runs experiments, and makes docs/benchmarks.md from what they have left.
 
-python -m bench run [--full] [name ...]     measure; all of them if none is named
+python -m bench run [--full] [name ...]     measure; without names all, long ones only with --full
 python -m bench page                        only make the page again
 python -m bench check [--accept]            compare ratios with the baseline
 python -m bench list                        names and titles
@@ -63,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = commands.add_parser("run", help="measure, then make the page")
     runs.add_argument("--full", action="store_true", help="more sizes and more repetitions")
     runs.add_argument("--no-page", action="store_true", help="leave raw files only")
-    runs.add_argument("names", nargs="*", help="experiments; all of them if none is named")
+    runs.add_argument(
+        "names", nargs="*", help="experiments; without names all, long ones only with --full"
+    )
     commands.add_parser("page", help="make docs/benchmarks.md from the raw files that are there")
     checks = commands.add_parser("check", help="fail if a ratio is worse than the baseline's")
     checks.add_argument("--accept", action="store_true", help="make what is found the baseline")

@@ -28,7 +28,7 @@ from bench.figures import Figure, Report
 from bench.session import start_session
 
 BUCKETS = 2
-#: Four times the windows that are open, and a twentieth of the time: a policy one would choose.
+#: Eight times the windows that are open in a bucket, and a twentieth of the time.
 CONTINUOUS = tm.Continuous(q=360_000, interval="5 ms", period="100 ms")
 #: Batches that are not counted: the first ones start workers and fill caches.
 WARM_UP = 2

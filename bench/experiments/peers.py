@@ -1,4 +1,4 @@
-"""Rows per second, bytes, files and memory of Trailmark and its peers on the same orders."""
+"""Trailmark and its peers on 100,000 ids with windows of 10."""
 
 from __future__ import annotations
 

@@ -46,8 +46,9 @@ class UpstreamBackup:
 class Continuous:
     """Continuous eventual checkpointing with targets and a budget.
 
-    Every window gets a footprint in the batch that opens it. Beyond that, the windows with the
-    oldest footprints are checked again while a target is missed and the budget lasts.
+    Every window that outlives the batch that opens it gets a footprint in it (with an objective: in
+    rounds). Beyond that, the windows with the oldest footprints are checked again while a target is
+    missed and the budget lasts. Targets and budget hold for each bucket.
 
     Parameters
     ----------
@@ -130,8 +131,8 @@ class Continuous:
 class CostBenefit:
     """Checks a window when the recovery time it is expected to save outweighs writing it.
 
-    Every window gets a footprint in the batch that opens it. After a batch, the oldest footprints
-    are renewed if that saves more than it costs::
+    Every window that outlives the batch that opens it gets a footprint in it. After a batch, the
+    oldest footprints are renewed if that saves more than it costs::
 
         failure_rate x (how long the saving lasts) x (time saved in a recovery) x weight
             >  footprints x (time to write one)
@@ -190,9 +191,9 @@ class CostBenefit:
 class SlowWindows:
     """Checks the windows that stay open, each once in a period, a few at a time.
 
-    Every window gets a footprint in the batch that opens it. A window that has been open for longer
-    than ``threshold`` is slow. In every ``period`` all slow windows are checked once, in so many
-    ``shots`` evenly spread over it, oldest footprint first.
+    Every window that outlives the batch that opens it gets a footprint in it. A window that has
+    been open for longer than ``threshold`` is slow. In every ``period`` all slow windows are
+    checked once, in so many ``shots`` evenly spread over it, oldest footprint first.
 
     Examples
     --------

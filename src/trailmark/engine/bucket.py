@@ -67,6 +67,9 @@ _log = logging.getLogger("trailmark")
 #: Logs are trimmed and merged after every so many batches: listing them must not cost anything in
 #: the others.
 _TRIM_EVERY = 16
+#: Files of a log that a batch removes at most. After a round of footprints the input of hundreds of
+#: batches is not needed any more, and none of them is to wait for all of that.
+_MOST_REMOVED = 2 * _TRIM_EVERY
 _MERGE_EVERY = 256
 
 
@@ -276,7 +279,8 @@ class Bucket:
             raise
         if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
             retained = self._retain_batches
-            self.trim(None if retained is None else batch + 1 - retained)
+            before = None if retained is None else batch + 1 - retained
+            self.trim(before, most=_MOST_REMOVED)
         if self._retain_batches is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
             self._output.merge(account.keep_output_from - 1, smallest_run=_MERGE_EVERY // 4)
         return BatchReport(
@@ -333,8 +337,8 @@ class Bucket:
 
     # Afterwards
 
-    def trim(self, acknowledged: int | None = None) -> list[TrimReport]:
-        """Removes input that no recovery will ask for any more.
+    def trim(self, acknowledged: int | None = None, *, most: int | None = None) -> list[TrimReport]:
+        """Removes input that no recovery will ask for any more, ``most`` files at once.
 
         Output is kept as long as ``acknowledged`` does not say that every consumer has the batches
         before that one; what a recovery or a named reader needs is kept all the same.
@@ -348,11 +352,12 @@ class Bucket:
         self._settle_extent(keep_output_from, state.batch)
         # From the batch before, other buckets may have to find the watermark of this one.
         before = min(state.account.keep_from, state.batch - 1)
-        reports = [self._inputs.trim(up_to_readers(storage, Stream.INPUT, before))]
-        reports.append(self._snapshots.log.trim(keep_output_from))
+        reports = [self._inputs.trim(up_to_readers(storage, Stream.INPUT, before), most=most)]
+        reports.append(self._snapshots.log.trim(keep_output_from, most=most))
         if acknowledged is not None:
             before = min(acknowledged, keep_output_from)
-            reports.append(self._output.trim(up_to_readers(storage, Stream.OUTPUT, before)))
+            output = self._output.trim(up_to_readers(storage, Stream.OUTPUT, before), most=most)
+            reports.append(output)
         return reports
 
     def _settle_extent(self, oldest: int, newest: int) -> None:

@@ -170,9 +170,10 @@ class StreamLog:
         """The oldest batch, or NO_BATCH, by listing."""
         return self.reader.look().oldest()
 
-    def trim(self, before: int) -> TrimReport:
-        """Delete what holds only batches before this one; the newest batch always stays."""
-        return trim_log(self.reader, before)
+    def trim(self, before: int, *, most: int | None = None) -> TrimReport:
+        """Delete what holds only batches before this one, ``most`` files at once; the newest batch
+        always stays."""
+        return trim_log(self.reader, before, most)
 
     def merge(self, up_to: int, *, smallest_run: int = 2) -> MergeReport:
         """Merge segments up to a batch into packs; shorter runs than ``smallest_run`` stay."""

@@ -42,18 +42,20 @@ def files_before(catalog: Catalog, before: int) -> list[LogFile]:
     return [*catalog.left_over, *(file for file in catalog.files if file.last < start)]
 
 
-def trim_log(reader: LogReader, before: int) -> TrimReport:
+def trim_log(reader: LogReader, before: int, most: int | None = None) -> TrimReport:
     """Delete the files that hold only batches before the given one.
 
-    However a trim is interrupted, it leaves a shorter trim or a whole one, not a hole.
+    With ``most``, no more files than that: the others are left over for the next trim. However a
+    trim is interrupted, it leaves a shorter trim or a whole one, not a hole.
     """
     catalog = reader.look()
     gone = files_before(catalog, before)
+    deleted = gone[:most]
     if gone:
-        _delete_behind_mark(reader, catalog, gone)
+        _delete_behind_mark(reader, catalog, gone[-1].last + 1, deleted)
     kept = set(catalog.files).difference(gone)
     oldest = min(map(catalog.first_held, kept), default=NO_BATCH)
-    return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
+    return TrimReport([file.name for file in deleted], sum(file.size for file in deleted), oldest)
 
 
 def finish_trim(reader: LogReader, catalog: Catalog) -> list[str]:
@@ -78,11 +80,13 @@ def delete_marks(reader: LogReader, catalog: Catalog) -> list[str]:
     return paths
 
 
-def _delete_behind_mark(reader: LogReader, catalog: Catalog, gone: Sequence[LogFile]) -> None:
+def _delete_behind_mark(
+    reader: LogReader, catalog: Catalog, start: int, deleted: Sequence[LogFile]
+) -> None:
     # Where only left-overs go, the mark is there: whoever published it may not have synced it.
-    start = max(catalog.start, gone[-1].last + 1)
+    start = max(catalog.start, start)
     _publish_mark(reader, start)
-    for file in gone:
+    for file in deleted:
         reader.storage.delete(reader.path(file), synced=False)
     for mark in catalog.marks:
         if mark < start:

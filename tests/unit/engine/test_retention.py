@@ -9,7 +9,7 @@ import pytest
 from tests.support.followed import Followed
 from tests.support.harm import bring_back, segment_path
 from tests.support.orders import count_case, random_orders
-from trailmark.checkpoint.policy import Continuous
+from trailmark.checkpoint.policy import Continuous, FullSnapshot
 from trailmark.engine import Bucket
 from trailmark.errors import BatchGoesBackward
 from trailmark.records import Stream
@@ -37,6 +37,21 @@ def test_output_is_removed_once_it_is_old_and_no_recovery_needs_it() -> None:
     bucket.close()
     report = _bucket(run, retain_batches=20).run(99, run.case.batches[99])
     assert report.was_logged
+
+
+def test_a_batch_removes_a_part_of_what_a_snapshot_makes_superfluous() -> None:
+    run = _run(300)
+    storage = run.query.logs().storage
+    bucket = Bucket(run.case.operator(), run.query.logs(), 0, FullSnapshot(60))
+    removed, before = [], set[str]()
+    for batch, rows in enumerate(run.case.batches):
+        bucket.run(batch, rows)
+        after = {entry.name for entry in storage.list("in/00000") if entry.name.endswith(".seg")}
+        removed.append(len(before - after))
+        before = after
+    assert max(removed) == 32
+    oldest = run.query.logs().input(0).oldest()
+    assert sum(removed) == oldest > 150, "in the end all of it"
 
 
 def test_without_a_limit_all_output_is_kept_in_few_files() -> None:

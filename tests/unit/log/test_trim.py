@@ -198,7 +198,9 @@ def test_without_a_mark_files_that_come_back_would_leave_holes() -> None:
     assert holes > 10
 
 
-def failed_trims(durability: Durability) -> Iterator[tuple[SimulatedDisk, list[SegmentLink], int]]:
+def failed_trims(
+    durability: Durability, most: int | None = None
+) -> Iterator[tuple[SimulatedDisk, list[SegmentLink], int]]:
     """Power failures before every operation of a trim and after the last; each with the batch that
     the log begins with, or NO_BATCH where the trim did not come to an end."""
     before = SimulatedDisk()
@@ -208,23 +210,24 @@ def failed_trims(durability: Durability) -> Iterator[tuple[SimulatedDisk, list[S
         log.settle(link.batch)
     log.trim(3)
     whole = before.copy()
-    open_log(whole.storage(durability)).trim(9)
+    open_log(whole.storage(durability)).trim(9, most=most)
     for operations, variant in product(range(whole.operations + 1), range(6)):
         disk = before.copy()
         disk.stop_after(operations)
         oldest = NO_BATCH
         with suppress(Crashed):
-            oldest = open_log(disk.storage(durability)).trim(9).oldest
+            oldest = open_log(disk.storage(durability)).trim(9, most=most).oldest
         disk.crash(random.Random(f"{operations}/{variant}"))
         yield disk, links, oldest
 
 
+@pytest.mark.parametrize("most", [None, 2])
 @pytest.mark.parametrize("durability", list(Durability))
 def test_a_power_failure_at_any_operation_of_a_trim_leaves_a_log_without_a_hole(
-    durability: Durability,
+    durability: Durability, most: int | None
 ) -> None:
     left_over = 0
-    for disk, links, oldest in failed_trims(durability):
+    for disk, links, oldest in failed_trims(durability, most):
         found = open_log(disk.storage()).oldest()
         assert found in ((3, 9) if oldest == NO_BATCH else (9,))
         left_over += bool(open_log(disk.storage()).reader.look().left_over)
@@ -307,6 +310,20 @@ def test_the_next_trim_deletes_left_overs_and_counts_them() -> None:
     assert (report.bytes, report.oldest) == (sum(sizes), 6)
     assert segment_file(4) not in disk.files()
     assert_holds(disk, links, 6)
+
+
+def test_a_trim_may_leave_files_to_the_next_ones() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk.storage())
+    links = fill(log, 10)
+    left = [*map(segment_file, range(10))]
+    for before, most, deleted in ((6, 2, 2), (6, 3, 3), (7, 1, 1), (7, 4, 1)):
+        report = log.trim(before, most=most)
+        assert [f"in/00003/{name}" for name in report.deleted] == left[:deleted]
+        left = left[deleted:]
+        assert files_of(disk) == [*left, mark_file(before)]
+        assert report.oldest == before
+        assert_holds(disk, links, before)
 
 
 def test_a_mark_that_is_not_on_disk_yet_is_put_there_before_left_overs_go() -> None:

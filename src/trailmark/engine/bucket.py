@@ -67,10 +67,10 @@ _log = logging.getLogger("trailmark")
 #: Logs are trimmed and merged after every so many batches: listing them must not cost anything in
 #: the others.
 _TRIM_EVERY = 16
-#: Files of a log that a batch removes at most. After a round of footprints the input of hundreds of
-#: batches is not needed any more, and none of them is to wait for all of that.
-_MOST_REMOVED = 2 * _TRIM_EVERY
 _MERGE_EVERY = 256
+#: Files of a log that a batch removes at most. After a round of footprints the input of hundreds of
+#: batches is not needed any more, and no batch is to wait for all of that.
+_MOST_REMOVED = 2 * _TRIM_EVERY
 
 
 @dataclass(slots=True)
@@ -182,9 +182,7 @@ class Bucket:
         self._keeper.drop()
         self._inputs.close()
         self._output.close()
-        if lingers:
-            self._snapshots.leave()
-        else:
+        if not lingers:
             self._snapshots.close()
 
     # 1  the input segment

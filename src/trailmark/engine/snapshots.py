@@ -8,6 +8,7 @@ took that segment and left the snapshot, the batch is done again, perhaps in ano
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,6 @@ class SnapshotWriter:
     def __init__(self, log: StreamLog) -> None:
         self.log = log
         self._under_way: Appending | None = None
-        self._is_left = False
 
     def find_stored(self, policy: Policy, notes: dict[str, Any]) -> tuple[int, int] | None:
         """The newest snapshot that is safely stored, and how many windows it holds.
@@ -63,7 +63,6 @@ class SnapshotWriter:
     def begin(self, output: SegmentLink, windows: pa.RecordBatch, notes: dict[str, Any]) -> None:
         """Begins to write the state after an output segment; it is a copy that nobody changes."""
         self.collect()
-        self._is_left = False
         self._under_way = self.log.begin_append(
             output.batch,
             [(FrameKind.FOOTPRINTS, windows)],
@@ -71,25 +70,16 @@ class SnapshotWriter:
             fingerprint=Fingerprint(windows.num_rows, 0),
             attributes={OUTPUT_CHECKSUM: output.checksum},
         )
+        self._under_way.on_failure(partial(_warn, output.batch))
         notes["pending"] = [output.batch, output.checksum, windows.num_rows]
 
     def collect(self) -> None:
-        """Waits for the snapshot under way. One that failed is only missed: the next will do."""
+        """Waits for the snapshot under way. One that failed is only missed: the next will do, and
+        its thread has said so."""
         under_way, self._under_way = self._under_way, None
-        if under_way is None:
-            return
-        try:
-            under_way.result()
-        except (LogError, StorageError) as error:
-            if not self._is_left:
-                _warn(under_way.batch, error)
-
-    def leave(self) -> None:
-        """Leaves the snapshot under way to the threads of this process: perhaps nobody collects
-        it."""
-        if self._under_way is not None and not self._is_left:
-            self._under_way.on_failure(partial(_warn, self._under_way.batch))
-            self._is_left = True
+        if under_way is not None:
+            with suppress(LogError, StorageError):
+                under_way.result()
 
     def close(self) -> None:
         self.collect()

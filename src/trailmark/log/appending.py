@@ -61,7 +61,7 @@ class Appending:
         return self._published.result()
 
     def on_failure(self, tell: Callable[[BaseException], None]) -> None:
-        """Tells what went wrong when that is known, for whoever will not ask for the result."""
+        """Tells what went wrong as soon as that is known, whether or not anybody asks for it."""
 
         def look(published: Future[Published]) -> None:
             error = published.exception()

@@ -75,7 +75,7 @@ class Catalog:
 
     def oldest(self) -> int:
         """The oldest batch, or NO_BATCH."""
-        return min(map(self.first_held, self.files), default=NO_BATCH)
+        return min((*self.segments, *map(self.first_held, self.packs)), default=NO_BATCH)
 
     def first_held(self, file: LogFile) -> int:
         """The first batch of a file that is part of the log."""

@@ -119,8 +119,10 @@ def read_times(reader: LogReader, known: IndexedFiles) -> tuple[IndexedFiles, se
                 continue
             except FileNotFoundError:
                 continue  # merged or trimmed since the directory was listed
-        held = [entry for entry in before.entries if entry.batch >= first]
-        current[file.name] = IndexedFile(file.size, held)
+        if first > file.first:
+            held = [entry for entry in before.entries if entry.batch >= first]
+            before = IndexedFile(file.size, held)
+        current[file.name] = before
     return current, unreadable
 
 

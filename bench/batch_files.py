@@ -18,13 +18,12 @@ def date_batch(file: Path, batch: int) -> None:
     os.utime(file, (1_700_000_000 + batch,) * 2)
 
 
-def write_batch(directory: Path, batch: int, rows: pa.Table, **options: Any) -> Path:
+def write_batch(directory: Path, batch: int, rows: pa.Table, **options: Any) -> None:
     """One Parquet file in two row groups, so that two tasks can read it."""
     file = directory / f"{batch:04d}.parquet"
     half = max(1000, -(-rows.num_rows // 2))
     pq.write_table(rows, file, row_group_size=half, **options)
     date_batch(file, batch)
-    return file
 
 
 def read_batches(spark: SparkSession, schema: str, directory: Path) -> DataFrame:

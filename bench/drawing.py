@@ -46,3 +46,9 @@ def bars(
     ]
     middles = [one.middle / unit for one in found]
     axes.bar(places, middles, yerr=errors, ecolor="#404040", capsize=3, **style)
+
+
+def annotate_bar(axes: Axes, place: float, found: Spread, text: str) -> None:
+    """A lying bar's line from the least value to the greatest, and what is written behind it."""
+    axes.plot([found.least, found.most], [place, place], color="#333333", linewidth=1.5)
+    axes.annotate(text, (found.most, place), (5, 0), textcoords="offset points", va="center")

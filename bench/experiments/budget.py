@@ -143,8 +143,8 @@ batches of {raw.settings["tuples_per_batch"]:,} tuples.
 "Without" writes no footprints, and its recovery replays all input. As in the paper the budget is
 kept: response times grow by about the share of time that it grants, and by what OPENs cost. What
 differs: a window lives for some forty batches and a few hundred milliseconds, not 16 seconds,
-because an operator takes millions of tuples per second and not thousands. And the shortest period
-does not give the shortest extent: CHECKs are records of it, too, and with CP 25 ms there are
+because an operator takes millions of tuples per second and not thousands. And a shorter period
+need not give a shorter extent: CHECKs are records of it, too, and with CP 25 ms there are
 {checks_per_result:.0f} of them for every result.
 """
     return Section(text, {"budget.svg": _draw(raw)})

@@ -13,6 +13,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.drawing import annotate_bar
 from bench.experiment import (
     Effort,
     Measured,
@@ -337,14 +338,7 @@ def _bars(ax: Axes, raw: Raw, items: int) -> None:
         color = "#1f6fb4" if case.startswith(TRAILMARK.name) else "#e0a458"
         ax.barh(place, again.middle, color=color, height=0.7)
         ax.barh(place, min(clean, again.middle), color="#cccccc", height=0.7)
-        ax.plot([again.least, again.most], [place, place], color="#333333", linewidth=1.5)
-        ax.annotate(
-            f"{_beyond(runs).middle:+.1f} s",
-            (again.most, place),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-        )
+        annotate_bar(ax, place, again, f"{_beyond(runs).middle:+.1f} s")
     ax.set_yticks(range(len(cases)), [raw.settings["labels"][case] for case in cases])
     ax.margins(x=0.12)
     ax.grid(visible=False, axis="y")

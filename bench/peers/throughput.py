@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from bench.drawing import annotate_bar
 from bench.experiment import (
     Measured,
     Note,
@@ -71,8 +72,7 @@ def measure_streams(names: Sequence[str], turns: int, repeats_all: bool, note: N
     found, skipped = installable(ALL, note)
     repetitions: list[Repetition] = []
     for name in names:
-        for repetition in _stream(name, turns, repeats_all, found, skipped, note):
-            repetitions.append(repetition)
+        repetitions += _stream(name, turns, repeats_all, found, skipped, note)
     settings = {
         "batches": BATCHES,
         "warm_up": WARM_UP,
@@ -287,14 +287,7 @@ def _bars(ax: Axes, raw: Raw, stream: str) -> None:
     for place, peer in enumerate(peers):
         rate = spread(raw.values("rows_per_s", stream=stream, peer=peer))
         ax.barh(place, rate.middle, color=_color(peer), height=0.7)
-        ax.plot([rate.least, rate.most], [place, place], color="#333333", linewidth=1.5)
-        ax.annotate(
-            f"{rate.middle:,.0f}",
-            (rate.most, place),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-        )
+        annotate_bar(ax, place, rate, f"{rate.middle:,.0f}")
     ax.set_yticks(range(len(peers)), [_bar_label(raw, stream, peer) for peer in peers])
     ax.set_xscale("log")
     rates = raw.values("rows_per_s", stream=stream)

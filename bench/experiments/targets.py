@@ -148,10 +148,10 @@ The shape is the paper's: where a target can be met, a higher one needs fewer CH
 longer extent; far above the open windows nothing needs to be checked at all, because windows close
 by themselves first. The lowest targets are missed: there is no extent of 90,000 records with as
 many open windows, and for the others the budget is too small. It is scarcer than the paper's: in
-the 100 ms of which it grants 5, this operator takes {tuples_per_period:,.0f} tuples, and the paper's took thousands. Footprints
-come at the end of a batch, so `u` moves in steps of a batch, and windows that open and close within
-one batch leave no record. Loading is one vectorised pass over Arrow columns: that is where the
-paper's seconds have gone.
+the 100 ms of which it grants 5, this operator takes {tuples_per_period:,.0f} tuples, and the
+paper's took thousands. Footprints come at the end of a batch, so `u` moves in steps of a batch, and
+windows that open and close within one batch leave no record. Loading is one vectorised pass over
+Arrow columns: that is where the paper's seconds have gone.
 """
     return Section(text, {"targets.svg": _draw(raw)})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from trailmark.errors import TrailmarkError
 
@@ -124,8 +125,7 @@ _SIGNATURES = {
     "tm_check": "ppqq",
     "tm_forget_footprints": "p",
     "tm_oldest_footprint": "p",
-    "tm_read_slots": "ppqppp",
-    "tm_read_numbers": "ppqpqpp",
+    "tm_read_slots": "ppqppppqpp",
     "tm_pick_rows": "pqpqp",
     "tm_load_states": "ppqpp",
     "tm_list_closed": "pp",
@@ -182,12 +182,8 @@ kernel: Any = _load()
 
 def address(array: npt.NDArray[Any] | None) -> int | None:
     """Where an array's bytes are; the caller keeps the array alive during the call."""
-    if array is None:
-        return None
-    # The interface is the quicker way, except that it spells out the fields of a structure.
-    if array.dtype.names is None:
-        return int(array.__array_interface__["data"][0])
-    return array.ctypes.data
+    # NumPy's own ways take several times as long, and do not refuse an array with gaps.
+    return None if array is None else pa.py_buffer(array).address
 
 
 def reference(structure: ctypes.Structure) -> Any:

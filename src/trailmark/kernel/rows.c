@@ -29,17 +29,24 @@ void tm_encode_column(uint8_t *records, int64_t stride, int64_t at, int64_t null
     }
 }
 
-/* One column of the key out of the records, side by side; returns how many are null. */
+#define DECODE(bytes)                                                                                   \
+    for (int64_t i = 0; i < count; i++) memcpy(to + bytes * i, records + i * stride + at, bytes);       \
+    break;
+
+/* One column of the key out of the records, side by side, and which are valid; returns how many are null. */
 int64_t tm_decode_column(const uint8_t *records, int64_t stride, int64_t at, int64_t width, int64_t null_at,
                          int32_t null_bit, int64_t count, uint8_t *to, uint8_t *valid) {
     int64_t nulls = 0;
     for (int64_t i = 0; i < count; i++) {
-        const uint8_t *record = records + i * stride;
-        valid[i] = !((record[null_at] >> null_bit) & 1);
+        valid[i] = !((records[i * stride + null_at] >> null_bit) & 1);
         nulls += !valid[i];
-        if (width == 4) memcpy(to + 4 * i, record + at, 4);
-        else if (width == 8) memcpy(to + 8 * i, record + at, 8);
-        else memcpy(to + width * i, record + at, (size_t)width);
+    }
+    switch (width) {
+    case 1: DECODE(1)
+    case 2: DECODE(2)
+    case 4: DECODE(4)
+    case 8: DECODE(8)
+    case 16: DECODE(16)
     }
     return nulls;
 }

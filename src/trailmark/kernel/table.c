@@ -201,25 +201,12 @@ int64_t tm_oldest_footprint(const tm_table *t) {
     return t->header->oldest ? slot_at(t, t->header->oldest)->footprint : VACANT;
 }
 
-/* Copies of slots, field by field; what is NULL is not wanted. */
-void tm_read_slots(const tm_table *t, const int64_t *slots, int64_t count, uint8_t *keys, int64_t *starts,
-                   uint8_t *states) {
-    const tm_header *h = t->header;
-    for (int64_t i = 0; i < count; i++) {
-        if (i + AHEAD < count) prefetch_slot(t, slots[i + AHEAD]);
-        tm_slot *s = slot_at(t, slots[i]);
-        copy_words(keys + i * h->key_bytes, slot_key(t, s), h->key_bytes);
-        if (starts) starts[i] = *key_start(t, s);
-        if (states) copy_words(states + i * h->state_bytes, slot_state(t, s), h->state_bytes);
-    }
-}
-
 /* One column of whole numbers of slots, and the least and greatest so far; 1 if one needs over 64 bits. */
-static inline int64_t read_column(const tm_table *t, const int64_t *slots, int64_t count, int64_t at, int width,
-                                  int64_t *to, int64_t *ends) {
+static inline int64_t read_column(tm_slot *const *slots, int64_t count, int64_t at, int width, int64_t *to,
+                                  int64_t *ends) {
     int64_t least = ends[0], greatest = ends[1], cut = 0;
     for (int64_t i = 0; i < count; i++) {
-        const uint8_t *bytes = (const uint8_t *)slot_at(t, slots[i]) + at;
+        const uint8_t *bytes = (const uint8_t *)slots[i] + at;
         int32_t four;
         int64_t value, high;
         if (width == 4) { memcpy(&four, bytes, 4); value = four; }
@@ -237,12 +224,14 @@ static inline int64_t read_column(const tm_table *t, const int64_t *slots, int64
     return cut != 0;
 }
 
-/* Whole numbers of slots, one column of 64 bits after another, and the least and greatest of each column.
- * Returns a bit for every column in which some number needs more than 64. */
-int64_t tm_read_numbers(const tm_table *t, const int64_t *slots, int64_t count, const tm_place *places,
-                        int64_t columns, int64_t *to, int64_t *ends) {
-    enum { BLOCK = 64 };                        /* slots that stay in the cache from column to column */
-    int64_t cut = 0;
+/* Copies of slots, field by field; what is NULL is not wanted. Whole numbers come as one column of 64 bits
+ * after another, with the least and greatest of each column. Returns a bit for every column in which some
+ * number needs more than 64. */
+int64_t tm_read_slots(const tm_table *t, const int64_t *slots, int64_t count, uint8_t *keys, int64_t *starts,
+                      uint8_t *states, const tm_place *places, int64_t columns, int64_t *numbers, int64_t *ends) {
+    enum { BLOCK = 64 };                        /* slots that stay in the cache from field to field */
+    int64_t key_bytes = t->header->key_bytes, state_bytes = t->header->state_bytes, cut = 0;
+    tm_slot *block[BLOCK];
     for (int64_t c = 0; c < columns; c++) {
         ends[2 * c] = INT64_MAX;
         ends[2 * c + 1] = INT64_MIN;
@@ -250,14 +239,19 @@ int64_t tm_read_numbers(const tm_table *t, const int64_t *slots, int64_t count, 
     for (int64_t from = 0; from < count; from += BLOCK) {
         int64_t some = count - from < BLOCK ? count - from : BLOCK;
         for (int64_t i = from + BLOCK; i < count && i < from + 2 * BLOCK; i++) prefetch_slot(t, slots[i]);
+        for (int64_t i = 0; i < some; i++) block[i] = slot_at(t, slots[from + i]);
+        for (int64_t i = 0; keys && i < some; i++)
+            copy_words(keys + (from + i) * key_bytes, slot_key(t, block[i]), key_bytes);
+        for (int64_t i = 0; starts && i < some; i++) starts[from + i] = *key_start(t, block[i]);
+        for (int64_t i = 0; states && i < some; i++)
+            copy_words(states + (from + i) * state_bytes, slot_state(t, block[i]), state_bytes);
         for (int64_t c = 0; c < columns; c++) {
-            int64_t at = places[c].at, *column = to + c * count + from, *range = ends + 2 * c;
-            const int64_t *here = slots + from;
+            int64_t at = places[c].at, *column = numbers + c * count + from, *range = ends + 2 * c;
             int64_t found = 0;
             switch (places[c].width) {          /* each becomes a loop of its own */
-                case 4: found = read_column(t, here, some, at, 4, column, range); break;
-                case 8: found = read_column(t, here, some, at, 8, column, range); break;
-                default: found = read_column(t, here, some, at, 16, column, range);
+                case 4: found = read_column(block, some, at, 4, column, range); break;
+                case 8: found = read_column(block, some, at, 8, column, range); break;
+                default: found = read_column(block, some, at, 16, column, range);
             }
             cut |= found << c;
         }

@@ -77,8 +77,8 @@ class FootprintFormat:
         return np.concatenate([*places, np.array(states, dtype=PLACE)])
 
     def encode(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
-        numbers = iter(table.read_numbers(slots, self._places))
-        rows = table.read(slots, with_states=not self._is_all_numbers)
+        rows = table.read(slots, with_states=not self._is_all_numbers, places=self._places)
+        numbers = iter(rows.numbers)
         arrays = table.read_keys(slots, rows)
         if self._layout.has_start:
             arrays.append(_narrow(next(numbers)))

@@ -8,6 +8,7 @@ doubles.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,21 +76,10 @@ class TableLayout:
         return (self.state_offset + self.state.itemsize + 7) // 8 * 8
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRows:
-    """Copies of slots: their keys, starts and states.
-
-    Keys and states are valid until the next slots are read.
-    """
-
-    keys: npt.NDArray[np.uint8]
-    starts: npt.NDArray[np.int64] | None
-    states: npt.NDArray[Any] | None
-
-
 #: Whole numbers of a slot: where each begins, and how wide it is. At most 63 of them.
 Places = npt.NDArray[Any]
 PLACE = np.dtype([("at", "<i4"), ("width", "<i4")])
+_NO_PLACES: Places = np.empty(0, dtype=PLACE)
 
 
 def _header_place(name: str) -> tuple[int, int]:
@@ -109,6 +99,19 @@ class Numbers(NamedTuple):
     values: npt.NDArray[np.int64]
     ends: tuple[int, int]
     is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRows:
+    """Copies of slots: their keys, starts and states, and the whole numbers that were asked for.
+
+    All but the starts are valid until the next slots are read.
+    """
+
+    keys: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64] | None
+    states: npt.NDArray[Any] | None
+    numbers: Sequence[Numbers]
 
 
 def _step(size: int) -> int:
@@ -286,43 +289,47 @@ class StateTable:
 
     # Rows in and out
 
-    def read(self, slots: Slots, *, with_states: bool = True) -> SlotRows:
-        """Copies of slots."""
+    def read(
+        self, slots: Slots, *, with_states: bool = True, places: Places = _NO_PLACES
+    ) -> SlotRows:
+        """Copies of slots, with one column of whole numbers for each place."""
         count, layout = len(slots), self.layout
-        rows = SlotRows(
-            scratch("slot keys", count * layout.keys.record_bytes, np.uint8).reshape(
-                count, layout.keys.record_bytes
-            ),
-            np.empty(count, dtype=np.int64) if layout.has_start else None,
-            scratch("slot states", count, layout.state) if with_states else None,
-        )
-        kernel.tm_read_slots(
-            self.structure,
-            address(slots),
-            count,
-            address(rows.keys),
-            address(rows.starts),
-            address(rows.states),
-        )
-        return rows
+        width = layout.keys.record_bytes
+        keys = scratch("slot keys", count * width, np.uint8).reshape(count, width)
+        starts = np.empty(count, dtype=np.int64) if layout.has_start else None
+        states = scratch("slot states", count, layout.state) if with_states else None
+        return SlotRows(keys, starts, states, self._read(slots, places, keys, starts, states))
 
-    def read_numbers(self, slots: Slots, places: Places) -> list[Numbers]:
+    def read_numbers(self, slots: Slots, places: Places) -> Sequence[Numbers]:
         """Whole numbers of slots, one column for each place. Valid until the next are read."""
-        count = len(slots)
-        columns = scratch("slot numbers", len(places) * count, np.int64).reshape(len(places), count)
-        ends = np.empty((len(places), 2), dtype=np.int64)
-        too_wide = kernel.tm_read_numbers(
+        return self._read(slots, places)
+
+    def _read(
+        self,
+        slots: Slots,
+        places: Places,
+        keys: npt.NDArray[np.uint8] | None = None,
+        starts: npt.NDArray[np.int64] | None = None,
+        states: npt.NDArray[Any] | None = None,
+    ) -> Sequence[Numbers]:
+        count, columns = len(slots), len(places)
+        numbers = scratch("slot numbers", columns * count, np.int64).reshape(columns, count)
+        ends = np.empty((columns, 2), dtype=np.int64)
+        too_wide = kernel.tm_read_slots(
             self.structure,
             address(slots),
             count,
+            address(keys),
+            address(starts),
+            address(states),
             address(places),
-            len(places),
-            address(columns),
+            columns,
+            address(numbers),
             address(ends),
         )
         return [
             Numbers(column, (low, high), bool(too_wide >> place & 1))
-            for place, (column, (low, high)) in enumerate(zip(columns, ends.tolist(), strict=True))
+            for place, (column, (low, high)) in enumerate(zip(numbers, ends.tolist(), strict=True))
         ]
 
     def read_keys(self, slots: Slots, rows: SlotRows) -> list[pa.Array]:

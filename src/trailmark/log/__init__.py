@@ -51,7 +51,7 @@ from trailmark.log.storage import (
 )
 from trailmark.log.stream_log import StreamLog
 from trailmark.log.traverse import Unreadable
-from trailmark.log.trim import TrimReport
+from trailmark.log.trim import RepeatedTrim, TrimReport
 
 __all__ = [
     "Appending",
@@ -67,6 +67,7 @@ __all__ = [
     "Origin",
     "Part",
     "Published",
+    "RepeatedTrim",
     "Segment",
     "Storage",
     "StreamLog",

@@ -21,6 +21,9 @@ from trailmark.log.reader import LogReader
 from trailmark.records import NO_BATCH
 from trailmark.values import dataclass
 
+#: A repeated trim lists the directory at least so often.
+_LIST_EVERY = 16
+
 
 @dataclass(frozen=True, slots=True)
 class TrimReport:
@@ -56,6 +59,41 @@ def trim_log(reader: LogReader, before: int, most: int | None = None) -> TrimRep
     kept = set(catalog.files).difference(gone)
     oldest = min(map(catalog.first_held, kept), default=NO_BATCH)
     return TrimReport([file.name for file in deleted], sum(file.size for file in deleted), oldest)
+
+
+class RepeatedTrim:
+    """Trims a log over and over, for whoever goes on writing it.
+
+    What an earlier trim left is known by its name: the segments from there on. Files under other
+    names, packs and what was left over, are looked for only now and then, for the time that a
+    listing takes grows with the number of files.
+    """
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._oldest = NO_BATCH
+        self._unlisted = 0
+
+    def trim(self, before: int, most: int) -> None:
+        """`trim_log`, up to a batch before the newest."""
+        is_known = self._oldest != NO_BATCH and self._unlisted < _LIST_EVERY
+        if is_known and before <= self._oldest:
+            self._unlisted += 1
+        elif is_known and before - self._oldest <= most:
+            self._delete_segments(before)
+        else:
+            report = trim_log(self._reader, before, most)
+            self._oldest = report.oldest if len(report.deleted) < most else NO_BATCH
+            self._unlisted = 0
+
+    def _delete_segments(self, before: int) -> None:
+        storage = self._reader.storage
+        _publish_mark(self._reader, before)
+        for batch in range(self._oldest, before):
+            storage.delete(self._reader.segment_path(batch), synced=False)
+        storage.delete(_mark_path(self._reader, self._oldest), synced=False)
+        self._oldest = before
+        self._unlisted += 1
 
 
 def finish_trim(reader: LogReader, catalog: Catalog) -> list[str]:

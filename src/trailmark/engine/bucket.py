@@ -16,6 +16,7 @@ somebody else has published the same batch throws its own work away and goes on 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Executor
 
 import pyarrow as pa
 
@@ -36,6 +37,7 @@ from trailmark.engine.refusals import (
 from trailmark.engine.report import BatchReport
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
+from trailmark.engine.upkeep import BucketUpkeep
 from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
 from trailmark.kernel.columns import fingerprint
 from trailmark.log import (
@@ -53,24 +55,14 @@ from trailmark.records import (
     Fingerprint,
     FrameKind,
     SegmentLink,
-    Stream,
 )
 from trailmark.recovery import RecoveryReport, batch_input
-from trailmark.settings import Durability
 from trailmark.state.cache import StateCache
 from trailmark.state.table import StateTable
 from trailmark.values import dataclass
 from trailmark.windows.spec import event_times
 
 _log = logging.getLogger("trailmark")
-
-#: Logs are trimmed and merged after every so many batches: listing them must not cost anything in
-#: the others.
-_TRIM_EVERY = 16
-_MERGE_EVERY = 256
-#: Files of a log that a batch removes at most. After a round of footprints the input of hundreds of
-#: batches is not needed any more, and no batch is to wait for all of that.
-_MOST_REMOVED = 2 * _TRIM_EVERY
 
 
 @dataclass(slots=True)
@@ -116,6 +108,8 @@ class Bucket:
     answers_older
         Whether a batch is answered from the log when a later one is there too. Without it, that is
         refused: who asks for it has gone back.
+    beside
+        Who removes and merges files beside the batches; None starts a thread for it.
     """
 
     def __init__(
@@ -129,6 +123,7 @@ class Bucket:
         *,
         retain_batches: int | None = None,
         answers_older: bool = True,
+        beside: Executor | None = None,
     ) -> None:
         self.operator = operator
         self.number = number
@@ -150,9 +145,10 @@ class Bucket:
         self._checkpoints = Checkpoints(
             operator, policy, number, self._output, self._snapshots, now_us
         )
-        self._retain_batches = retain_batches
+        self._upkeep = BucketUpkeep(
+            logs, self._inputs, self._output, self._snapshots.log, retain_batches, beside
+        )
         self._answers_older = answers_older
-        self._settled = logs.first_batch
 
     def run(self, batch: int, rows: pa.Table | pa.RecordBatch) -> BatchReport:
         """Takes a batch in and returns its results, once the log has them."""
@@ -174,16 +170,19 @@ class Bucket:
         return None if state is None else state.table
 
     def close(self, *, lingers: bool = False) -> None:
-        """Lets other processes have the state.
+        """Lets other processes have the state, and waits for what is done beside the batches.
 
         With ``lingers`` a snapshot that is being written is left to the threads of this process,
         which has to live on for that.
         """
         self._keeper.drop()
-        self._inputs.close()
-        self._output.close()
-        if not lingers:
-            self._snapshots.close()
+        try:
+            self._upkeep.close()
+        finally:
+            self._inputs.close()
+            self._output.close()
+            if not lingers:
+                self._snapshots.close()
 
     # 1  the input segment
 
@@ -275,12 +274,7 @@ class Bucket:
         except BaseException as error:
             self._keeper.drop(forget=isinstance(error, CacheFull))
             raise
-        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
-            retained = self._retain_batches
-            before = None if retained is None else batch + 1 - retained
-            self.trim(before, most=_MOST_REMOVED)
-        if self._retain_batches is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
-            self._output.merge(account.keep_output_from - 1, smallest_run=_MERGE_EVERY // 4)
+        self._upkeep.begin(account, batch)
         return BatchReport(
             batch,
             self.number,
@@ -335,36 +329,15 @@ class Bucket:
 
     # Afterwards
 
-    def trim(self, acknowledged: int | None = None, *, most: int | None = None) -> list[TrimReport]:
-        """Removes input that no recovery will ask for any more, ``most`` files at once.
+    def trim(self, acknowledged: int | None = None) -> list[TrimReport]:
+        """Removes input that no recovery will ask for any more, and waits for that.
 
         Output is kept as long as ``acknowledged`` does not say that every consumer has the batches
         before that one; what a recovery or a named reader needs is kept all the same.
         """
+        self._upkeep.wait()
         state = self._keeper.state
-        if state is None:
-            return []
-        from trailmark.log.readers import up_to_readers  # a recovery does not wait for its import
-
-        storage, keep_output_from = self._logs.storage, state.account.keep_output_from
-        self._settle_extent(keep_output_from, state.batch)
-        # From the batch before, other buckets may have to find the watermark of this one.
-        before = min(state.account.keep_from, state.batch - 1)
-        reports = [self._inputs.trim(up_to_readers(storage, Stream.INPUT, before), most=most)]
-        reports.append(self._snapshots.log.trim(keep_output_from, most=most))
-        if acknowledged is not None:
-            before = min(acknowledged, keep_output_from)
-            output = self._output.trim(up_to_readers(storage, Stream.OUTPUT, before), most=most)
-            reports.append(output)
-        return reports
-
-    def _settle_extent(self, oldest: int, newest: int) -> None:
-        """What is trimmed stays away after a power failure; so must the output that replaces it."""
-        if self._output.settings.durability is Durability.SYNCED:
-            return
-        for batch in range(max(oldest, self._settled), newest + 1):
-            self._output.settle(batch)
-        self._settled = newest + 1
+        return [] if state is None else self._upkeep.trim(state.account, state.batch, acknowledged)
 
     def _answer_from_log(self, batch: int, digest: Fingerprint) -> BatchReport:
         if not self._answers_older and self._output.contains(batch + 1):

@@ -59,8 +59,9 @@ class LogReader:
         """List the directory."""
         catalog = Catalog.of(self.storage, self.directory)
         held = {pack.name for pack in catalog.packs}
-        # Rebuilt, not changed in place: another thread may be reading from it.
-        self._indexes = {name: self._indexes[name] for name in held & self._indexes.keys()}
+        # Rebuilt, not changed in place: another thread may be reading from it, or rebuild it, too.
+        known = self._indexes
+        self._indexes = {name: known[name] for name in held & known.keys()}
         self._catalog = catalog
         return catalog
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.support.executors import AtOnce
 from tests.support.followed import Followed
 from tests.support.harm import bring_back, segment_path
 from tests.support.orders import count_case, random_orders
@@ -28,7 +29,7 @@ def _bucket(run: Followed, **given: object) -> Bucket:
 
 def test_output_is_removed_once_it_is_old_and_no_recovery_needs_it() -> None:
     run = _run(100)
-    bucket = _bucket(run, retain_batches=20)
+    bucket = _bucket(run, retain_batches=20, beside=AtOnce())
     for batch, rows in enumerate(run.case.batches):
         bucket.run(batch, rows)
     held = run.query.logs().output(0).batches()
@@ -39,10 +40,10 @@ def test_output_is_removed_once_it_is_old_and_no_recovery_needs_it() -> None:
     assert report.was_logged
 
 
-def test_a_batch_removes_a_part_of_what_a_snapshot_makes_superfluous() -> None:
+def test_only_a_part_of_what_a_snapshot_makes_superfluous_is_removed_at_once() -> None:
     run = _run(300)
     storage = run.query.logs().storage
-    bucket = Bucket(run.case.operator(), run.query.logs(), 0, FullSnapshot(60))
+    bucket = Bucket(run.case.operator(), run.query.logs(), 0, FullSnapshot(60), beside=AtOnce())
     removed, before = [], set[str]()
     for batch, rows in enumerate(run.case.batches):
         bucket.run(batch, rows)
@@ -59,6 +60,7 @@ def test_without_a_limit_all_output_is_kept_in_few_files() -> None:
     bucket = _bucket(run)
     for batch, rows in enumerate(run.case.batches):
         bucket.run(batch, rows)
+    bucket.close()
     logs = run.query.logs()
     assert logs.output(0).batches() == list(range(300))
     assert len(logs.storage.list("out/00000")) < 100

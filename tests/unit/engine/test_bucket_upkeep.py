@@ -1,0 +1,135 @@
+"""Removing and merging files beside the batches."""
+
+from __future__ import annotations
+
+import errno
+import random
+import threading
+
+import pytest
+
+from tests.support.executors import Held
+from tests.support.followed import Followed
+from tests.support.orders import count_case, random_orders
+from trailmark.checkpoint.policy import Continuous
+from trailmark.engine import Bucket
+from trailmark.errors import NoPermission
+
+
+def _run(batches: int) -> Followed:
+    orders = random_orders(random.Random(5), batches=batches, rows=12, items=5)
+    return Followed(count_case(orders), Continuous(u=40))
+
+
+def _bucket(run: Followed, **given: object) -> Bucket:
+    return Bucket(run.case.operator(), run.query.logs(), 0, Continuous(u=40), **given)  # type: ignore[arg-type]
+
+
+def _feed(run: Followed, bucket: Bucket, first: int, last: int) -> None:
+    for batch in range(first, last + 1):
+        bucket.run(batch, run.case.batches[batch])
+
+
+def _inputs(run: Followed) -> list[int]:
+    return run.query.logs().input(0).batches()
+
+
+def test_batches_go_on_while_files_are_being_removed() -> None:
+    run, held = _run(31), Held()
+    bucket = _bucket(run, beside=held)
+    _feed(run, bucket, 0, 30)
+    assert _inputs(run) == list(range(31))
+    held.let_go()
+    assert 1 < _inputs(run)[0] <= 15
+    bucket.close()
+
+
+def test_a_removal_waits_for_the_one_before() -> None:
+    """Or files would pile up where they come faster than they go."""
+    run, held = _run(32), Held()
+    bucket = _bucket(run, beside=held)
+    _feed(run, bucket, 0, 30)
+    feeding = threading.Thread(target=_feed, args=(run, bucket, 31, 31))
+    feeding.start()
+    feeding.join(0.2)
+    assert feeding.is_alive()
+    held.let_go()
+    feeding.join()
+    assert len(held.held) == 1
+    held.let_go()
+    bucket.close()
+
+
+def test_closing_waits_for_the_thread() -> None:
+    run = _run(16)
+    bucket = _bucket(run)
+    _feed(run, bucket, 0, 15)
+    bucket.close()
+    assert _inputs(run)[0] > 1
+    assert not [t for t in threading.enumerate() if t.name.startswith("upkeep-")]
+
+
+def test_what_goes_wrong_is_raised_when_the_next_removal_is_due_and_not_again() -> None:
+    run, held = _run(64), Held()
+    bucket = _bucket(run, beside=held)
+    _feed(run, bucket, 0, 15)
+    run.disk.fail_on(1, errno.EACCES)
+    held.let_go()
+    _feed(run, bucket, 16, 30)
+    with pytest.raises(NoPermission):
+        _feed(run, bucket, 31, 31)
+    assert bucket.run(31, run.case.batches[31]).was_logged, "the batch itself is done"
+    _feed(run, bucket, 32, 47)
+    held.let_go()
+    assert _inputs(run)[0] > 31
+    bucket.close()
+
+
+def test_what_goes_wrong_last_is_raised_at_the_end() -> None:
+    run, held = _run(16), Held()
+    bucket = _bucket(run, beside=held)
+    _feed(run, bucket, 0, 15)
+    run.disk.fail_on(1, errno.EACCES)
+    held.let_go()
+    with pytest.raises(NoPermission):
+        bucket.close()
+    bucket.close()
+
+
+def test_a_trim_that_is_asked_for_comes_after_the_one_under_way() -> None:
+    run, held = _run(20), Held()
+    bucket = _bucket(run, beside=held)
+    _feed(run, bucket, 0, 19)
+    trimming = threading.Thread(target=bucket.trim)
+    trimming.start()
+    trimming.join(0.2)
+    assert trimming.is_alive()
+    held.let_go()
+    trimming.join()
+    before = _inputs(run)[0]
+    assert before > 1
+    (inputs, _) = bucket.trim()
+    assert (inputs.deleted, inputs.oldest) == ([], before), "it was all removed"
+    bucket.close()
+
+
+def test_batches_and_removals_go_on_while_a_merge_runs() -> None:
+    run, held = _run(300), Held()
+    bucket = _bucket(run, beside=held)
+    _feed(run, bucket, 0, 15)
+    for first in range(16, 288, 16):
+        # The removal: batch 255 begins a merge behind it, which then lies before the others.
+        held.held.pop(0 if first == 256 else -1)()
+        _feed(run, bucket, first, first + 15)
+    assert (len(held.held), _inputs(run)[0] > 255) == (2, True)
+    assert not _packs(run)
+    held.let_go()
+    assert len(_packs(run)) == 1
+    output = run.query.logs().output(0)
+    assert output.batches() == list(range(288))
+    assert output.verify().is_whole
+    bucket.close()
+
+
+def _packs(run: Followed) -> list[str]:
+    return [path for path in run.disk.files() if path.endswith(".pack")]

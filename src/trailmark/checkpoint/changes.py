@@ -26,8 +26,7 @@ class Changes:
         """The windows in it that are still open; the set is empty afterwards."""
         slots = np.flatnonzero(self._region.bytes).astype(np.int64)
         self.clear()
-        (opened,) = table.read_numbers(slots, OPENED_PLACE)
-        return slots[opened.values >= 0]
+        return slots[table.read_field(slots, OPENED_PLACE) >= 0]
 
     def clear(self) -> None:
         self._region.bytes[:] = 0

@@ -124,28 +124,6 @@ def arrow_fixed(
     return pa.Array.from_buffers(kind, len(values), [bitmap(is_valid), data])
 
 
-def arrow_narrow(values: npt.NDArray[Any], ends: tuple[int, int] | None = None) -> pa.Array:
-    """A copy of whole numbers as the narrowest signed type that holds all of them.
-
-    ``ends``: the least and the greatest, if they are known already.
-    """
-    if ends is None:
-        ends = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    low, high = ends
-    for bits, dtype, kind in _NARROW:
-        if -(1 << bits) <= low and high < 1 << bits:
-            return arrow_fixed(values.astype(dtype), kind)
-    raise AssertionError("64 bits hold every int64")
-
-
-_NARROW = (
-    (7, np.dtype("<i1"), pa.int8()),
-    (15, np.dtype("<i2"), pa.int16()),
-    (31, np.dtype("<i4"), pa.int32()),
-    (63, np.dtype("<i8"), pa.int64()),
-)
-
-
 def numbers(column: pa.Array) -> npt.NDArray[Any]:
     """The values of a column of whole or floating numbers; where it is null, anything.
 

@@ -201,62 +201,111 @@ int64_t tm_oldest_footprint(const tm_table *t) {
     return t->header->oldest ? slot_at(t, t->header->oldest)->footprint : VACANT;
 }
 
-/* One column of whole numbers of slots, and the least and greatest so far; 1 if one needs over 64 bits. */
-static inline int64_t read_column(tm_slot *const *slots, int64_t count, int64_t at, int width, int64_t *to,
-                                  int64_t *ends) {
-    int64_t least = ends[0], greatest = ends[1], cut = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const uint8_t *bytes = (const uint8_t *)slots[i] + at;
-        int32_t four;
-        int64_t value, high;
-        if (width == 4) { memcpy(&four, bytes, 4); value = four; }
-        else memcpy(&value, bytes, 8);
-        if (width == 16) {
-            memcpy(&high, bytes + 8, 8);
-            cut |= high ^ (value >> 63);
-        }
-        to[i] = value;
-        least = value < least ? value : least;
-        greatest = value > greatest ? value : greatest;
+/* A whole number of 4 bytes, or the lower 8 of a longer one. */
+static inline int64_t number_at(const tm_slot *s, tm_place place) {
+    int32_t four;
+    int64_t value;
+    if (place.width == 4) {
+        memcpy(&four, (const uint8_t *)s + place.at, 4);
+        return four;
     }
-    ends[0] = least;
-    ends[1] = greatest;
-    return cut != 0;
+    memcpy(&value, (const uint8_t *)s + place.at, 8);
+    return value;
 }
 
-/* Copies of slots, field by field; what is NULL is not wanted. Whole numbers come as one column of 64 bits
- * after another, with the least and greatest of each column. Returns a bit for every column in which some
- * number needs more than 64. */
-int64_t tm_read_slots(const tm_table *t, const int64_t *slots, int64_t count, uint8_t *keys, int64_t *starts,
-                      uint8_t *states, const tm_place *places, int64_t columns, int64_t *numbers, int64_t *ends) {
-    enum { BLOCK = 64 };                        /* slots that stay in the cache from field to field */
-    int64_t key_bytes = t->header->key_bytes, state_bytes = t->header->state_bytes, cut = 0;
-    tm_slot *block[BLOCK];
-    for (int64_t c = 0; c < columns; c++) {
-        ends[2 * c] = INT64_MAX;
-        ends[2 * c + 1] = INT64_MIN;
-    }
-    for (int64_t from = 0; from < count; from += BLOCK) {
-        int64_t some = count - from < BLOCK ? count - from : BLOCK;
-        for (int64_t i = from + BLOCK; i < count && i < from + 2 * BLOCK; i++) prefetch_slot(t, slots[i]);
-        for (int64_t i = 0; i < some; i++) block[i] = slot_at(t, slots[from + i]);
-        for (int64_t i = 0; keys && i < some; i++)
-            copy_words(keys + (from + i) * key_bytes, slot_key(t, block[i]), key_bytes);
-        for (int64_t i = 0; starts && i < some; i++) starts[from + i] = *key_start(t, block[i]);
-        for (int64_t i = 0; states && i < some; i++)
-            copy_words(states + (from + i) * state_bytes, slot_state(t, block[i]), state_bytes);
-        for (int64_t c = 0; c < columns; c++) {
-            int64_t at = places[c].at, *column = numbers + c * count + from, *range = ends + 2 * c;
-            int64_t found = 0;
-            switch (places[c].width) {          /* each becomes a loop of its own */
-                case 4: found = read_column(block, some, at, 4, column, range); break;
-                case 8: found = read_column(block, some, at, 8, column, range); break;
-                default: found = read_column(block, some, at, 16, column, range);
-            }
-            cut |= found << c;
+/* Bits that tell how wide the numbers of some slots are: those that differ from their sign. Of 16 bytes,
+ * the upper 8 count in `cut`: they are not 0 where a number needs more than 64 bits. */
+static inline uint64_t number_bits(tm_slot *const *slots, int64_t count, tm_place place, uint64_t *cut) {
+    uint64_t bits = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t value = number_at(slots[i], place), sign = value >> 63, upper;
+        bits |= (uint64_t)(value ^ sign);
+        if (place.width == 16) {
+            memcpy(&upper, (const uint8_t *)slots[i] + place.at + 8, 8);
+            *cut |= (uint64_t)(upper ^ sign);
         }
     }
-    return cut;
+    return bits;
+}
+
+static inline uint8_t bytes_for(uint64_t bits) {
+    if (!(bits >> 7)) return 1;
+    if (!(bits >> 15)) return 2;
+    return bits >> 31 ? 8 : 4;
+}
+
+#define PUT(type)                                                                                       \
+    for (int64_t i = 0; i < count; i++) {                                                               \
+        type narrow = (type)number_at(slots[i], place);                                                 \
+        memcpy(to + sizeof(type) * i, &narrow, sizeof(type));                                           \
+    }                                                                                                   \
+    break;
+
+static inline void put_numbers(tm_slot *const *slots, int64_t count, tm_place place, uint8_t *to, int bytes) {
+    switch (bytes) {
+    case 1: PUT(int8_t)
+    case 2: PUT(int16_t)
+    case 4: PUT(int32_t)
+    case 8: PUT(int64_t)
+    }
+}
+
+/* Each width becomes a loop of its own. */
+#define FOR_WIDTH(place, call)                                                                          \
+    switch ((place).width) {                                                                            \
+    case 4: (place).width = 4; call; break;                                                             \
+    case 8: (place).width = 8; call; break;                                                             \
+    default: (place).width = 16; call;                                                                  \
+    }
+
+enum { BLOCK = 64 };                            /* slots that stay in the cache from field to field */
+
+static inline int64_t next_block(const tm_table *t, const int64_t *slots, int64_t count, int64_t from,
+                                 tm_slot **block) {
+    int64_t some = count - from < BLOCK ? count - from : BLOCK;
+    for (int64_t i = from + BLOCK; i < count && i < from + 2 * BLOCK; i++) prefetch_slot(t, slots[i]);
+    for (int64_t i = 0; i < some; i++) block[i] = slot_at(t, slots[from + i]);
+    return some;
+}
+
+/* Copies of slots, field by field; what is NULL is not wanted. */
+void tm_read_slots(const tm_table *t, const int64_t *slots, int64_t count, uint8_t *keys, int64_t *starts,
+                   uint8_t *states) {
+    int64_t key_bytes = t->header->key_bytes, state_bytes = t->header->state_bytes;
+    tm_slot *block[BLOCK];
+    for (int64_t from = 0; from < count; from += BLOCK) {
+        int64_t some = next_block(t, slots, count, from, block);
+        for (int64_t i = 0; i < some; i++) {
+            copy_words(keys + (from + i) * key_bytes, slot_key(t, block[i]), key_bytes);
+            if (starts) starts[from + i] = *key_start(t, block[i]);
+            if (states) copy_words(states + (from + i) * state_bytes, slot_state(t, block[i]), state_bytes);
+        }
+    }
+}
+
+/* Columns of whole numbers of slots, each as narrow as its numbers are: `bytes` says how narrow, 0 that
+ * some need more than 64 bits. A column begins where it would if the others were 8 bytes wide. `bits` are
+ * two zeros for each column. */
+void tm_read_numbers(const tm_table *t, const int64_t *slots, int64_t count, const tm_place *places,
+                     int64_t columns, uint64_t *bits, uint8_t *to, uint8_t *bytes) {
+    uint64_t *cut = bits + columns;
+    tm_slot *block[BLOCK];
+    for (int64_t from = 0; from < count; from += BLOCK) {
+        int64_t some = next_block(t, slots, count, from, block);
+        for (int64_t c = 0; c < columns; c++) {
+            tm_place place = places[c];
+            FOR_WIDTH(place, bits[c] |= number_bits(block, some, place, &cut[c]))
+        }
+    }
+    for (int64_t c = 0; c < columns; c++) bytes[c] = cut[c] ? 0 : bytes_for(bits[c]);
+    for (int64_t from = 0; from < count; from += BLOCK) {
+        int64_t some = next_block(t, slots, count, from, block);
+        for (int64_t c = 0; c < columns; c++) {
+            tm_place place = places[c];
+            uint8_t *here = to + 8 * c * count + bytes[c] * from;
+            FOR_WIDTH(place, put_numbers(block, some, place, here, bytes[c]))
+        }
+    }
 }
 
 void tm_pick_rows(const uint8_t *from, int64_t bytes, const int64_t *which, int64_t count, uint8_t *to) {

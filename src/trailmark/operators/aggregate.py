@@ -230,8 +230,8 @@ class Aggregate:
         """Results of the windows that are still open, as far as they have come."""
         slots = table.slots()
         if self._has_fill:
-            (fill,) = table.read_numbers(slots, FILL_PLACE)
-            slots = slots[fill.values > 0]  # the others only skip the tuples of a gap
+            fill = table.read_field(slots, FILL_PLACE)
+            slots = slots[fill > 0]  # the others only skip the tuples of a gap
         rows = table.read(slots)
         assert rows.states is not None
         columns = BatchColumns(contiguous(self.input_schema.empty_table()))

@@ -13,7 +13,6 @@ import pyarrow as pa
 from trailmark.errors import SchemaChanged
 from trailmark.kernel.columns import (
     arrow_fixed,
-    arrow_narrow,
     numbers,
     plain,
     single,
@@ -26,7 +25,6 @@ from trailmark.state.table import (
     FILL_PLACE,
     OPENED_PLACE,
     PLACE,
-    Numbers,
     Places,
     Slots,
     StateTable,
@@ -77,27 +75,25 @@ class FootprintFormat:
         return np.concatenate([*places, np.array(states, dtype=PLACE)])
 
     def encode(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
-        rows = table.read(slots, with_states=not self._is_all_numbers, places=self._places)
-        numbers = iter(rows.numbers)
+        numbers = iter(table.read_numbers(slots, self._places))
+        rows = table.read(slots, with_states=not self._is_all_numbers)
         arrays = table.read_keys(slots, rows)
         if self._layout.has_start:
-            arrays.append(_narrow(next(numbers)))
+            arrays.append(next(numbers))
         kinds = np.full(len(slots), _OPEN, dtype=np.int8)
         kinds[opened:] = _CHECK
         arrays.append(arrow_fixed(kinds, pa.int8()))
-        arrays.append(_narrow(next(numbers)))
+        arrays.append(next(numbers))
         if self._has_fill:
-            arrays.append(_narrow(next(numbers)))
+            arrays.append(next(numbers))
         for function, item in self._logged:
-            if _is_number(item):
-                column = next(numbers)
-                if not column.is_cut:
-                    arrays.append(_narrow(column))
-                    continue
-            if rows.states is None:
-                rows = table.read(slots)
-            assert rows.states is not None
-            arrays.append(_state_column(table, rows.states, function, item))
+            column = next(numbers) if _is_number(item) else None
+            if column is None:
+                if rows.states is None:
+                    rows = table.read(slots)
+                assert rows.states is not None
+                column = _state_column(table, rows.states, function, item)
+            arrays.append(column)
         return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
 
     def widen(self, rows: pa.RecordBatch, where: str) -> pa.RecordBatch:
@@ -166,10 +162,6 @@ def _offsets(where: int | None, count: int) -> npt.NDArray[np.int32]:
 def _is_number(item: StateField) -> bool:
     """Whole numbers are logged as narrow as they are: most states are small."""
     return bool(pa.types.is_decimal128(item.kind) or pa.types.is_int64(item.kind))
-
-
-def _narrow(column: Numbers) -> pa.Array:
-    return arrow_narrow(column.values, column.ends)
 
 
 def _state_column(

@@ -8,14 +8,14 @@ doubles.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import DamagedSegment, StorageError
+from trailmark.kernel.columns import numbers
 from trailmark.kernel.library import (
     BROKEN,
     NEED_HEAP,
@@ -76,10 +76,11 @@ class TableLayout:
         return (self.state_offset + self.state.itemsize + 7) // 8 * 8
 
 
-#: Whole numbers of a slot: where each begins, and how wide it is. At most 63 of them.
+#: Whole numbers of a slot: where each begins, and how wide it is.
 Places = npt.NDArray[Any]
 PLACE = np.dtype([("at", "<i4"), ("width", "<i4")])
-_NO_PLACES: Places = np.empty(0, dtype=PLACE)
+#: What they become: the type of each number of bytes.
+_NARROW = {kind.bit_width // 8: kind for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())}
 
 
 def _header_place(name: str) -> tuple[int, int]:
@@ -93,25 +94,16 @@ FILL_PLACE = np.array([_header_place("fill")], dtype=PLACE)
 FOOTPRINT_PLACE = np.array([_header_place("footprint")], dtype=PLACE)
 
 
-class Numbers(NamedTuple):
-    """A column of whole numbers, the least and the greatest, and whether some need more bits."""
-
-    values: npt.NDArray[np.int64]
-    ends: tuple[int, int]
-    is_cut: bool
-
-
 @dataclass(frozen=True, slots=True)
 class SlotRows:
-    """Copies of slots: their keys, starts and states, and the whole numbers that were asked for.
+    """Copies of slots: their keys, starts and states.
 
-    All but the starts are valid until the next slots are read.
+    Keys and states are valid until the next slots are read.
     """
 
     keys: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64] | None
     states: npt.NDArray[Any] | None
-    numbers: Sequence[Numbers]
 
 
 def _step(size: int) -> int:
@@ -281,7 +273,7 @@ class StateTable:
 
     def footprints(self, slots: Slots) -> npt.NDArray[np.int64]:
         """Batches of the footprints of windows."""
-        return self.read_numbers(slots, FOOTPRINT_PLACE)[0].values.copy()
+        return self.read_field(slots, FOOTPRINT_PLACE).astype(np.int64)
 
     def forget_footprints(self) -> None:
         """Marks every window as having none, so that the next batch writes one for each."""
@@ -289,48 +281,57 @@ class StateTable:
 
     # Rows in and out
 
-    def read(
-        self, slots: Slots, *, with_states: bool = True, places: Places = _NO_PLACES
-    ) -> SlotRows:
-        """Copies of slots, with one column of whole numbers for each place."""
+    def read(self, slots: Slots, *, with_states: bool = True) -> SlotRows:
+        """Copies of slots."""
         count, layout = len(slots), self.layout
         width = layout.keys.record_bytes
-        keys = scratch("slot keys", count * width, np.uint8).reshape(count, width)
-        starts = np.empty(count, dtype=np.int64) if layout.has_start else None
-        states = scratch("slot states", count, layout.state) if with_states else None
-        return SlotRows(keys, starts, states, self._read(slots, places, keys, starts, states))
-
-    def read_numbers(self, slots: Slots, places: Places) -> Sequence[Numbers]:
-        """Whole numbers of slots, one column for each place. Valid until the next are read."""
-        return self._read(slots, places)
-
-    def _read(
-        self,
-        slots: Slots,
-        places: Places,
-        keys: npt.NDArray[np.uint8] | None = None,
-        starts: npt.NDArray[np.int64] | None = None,
-        states: npt.NDArray[Any] | None = None,
-    ) -> Sequence[Numbers]:
-        count, columns = len(slots), len(places)
-        numbers = scratch("slot numbers", columns * count, np.int64).reshape(columns, count)
-        ends = np.empty((columns, 2), dtype=np.int64)
-        too_wide = kernel.tm_read_slots(
+        rows = SlotRows(
+            scratch("slot keys", count * width, np.uint8).reshape(count, width),
+            np.empty(count, dtype=np.int64) if layout.has_start else None,
+            scratch("slot states", count, layout.state) if with_states else None,
+        )
+        kernel.tm_read_slots(
             self.structure,
             address(slots),
             count,
-            address(keys),
-            address(starts),
-            address(states),
+            address(rows.keys),
+            address(rows.starts),
+            address(rows.states),
+        )
+        return rows
+
+    def read_numbers(self, slots: Slots, places: Places) -> list[pa.Array | None]:
+        """Whole numbers of slots, a column for each place, as narrow as its numbers are; None where
+        some need more than 64 bits."""
+        count, columns = len(slots), len(places)
+        room = np.empty(columns * count, dtype=np.int64)
+        bits = np.zeros(2 * columns, dtype=np.uint64)
+        widths = np.empty(columns, dtype=np.uint8)
+        kernel.tm_read_numbers(
+            self.structure,
+            address(slots),
+            count,
             address(places),
             columns,
-            address(numbers),
-            address(ends),
+            address(bits),
+            address(room),
+            address(widths),
         )
+        buffer = pa.py_buffer(room)
         return [
-            Numbers(column, (low, high), bool(too_wide >> place & 1))
-            for place, (column, (low, high)) in enumerate(zip(numbers, ends.tolist(), strict=True))
+            pa.Array.from_buffers(
+                _NARROW[width], count, [None, buffer.slice(8 * place * count, width * count)]
+            )
+            if width
+            else None
+            for place, width in enumerate(widths.tolist())
         ]
+
+    def read_field(self, slots: Slots, place: Places) -> npt.NDArray[Any]:
+        """One whole number of slots, of at most 64 bits."""
+        (column,) = self.read_numbers(slots, place)
+        assert column is not None
+        return numbers(column)
 
     def read_keys(self, slots: Slots, rows: SlotRows) -> list[pa.Array]:
         """The key columns of slots that were read."""

@@ -6,30 +6,8 @@ import ctypes
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from trailmark.kernel.columns import arrow_fixed, arrow_narrow, contiguous, plain, single, view
-
-
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        ([], pa.int8()),
-        ([0, 127, -128], pa.int8()),
-        ([128], pa.int16()),
-        ([-129], pa.int16()),
-        ([1 << 15], pa.int32()),
-        ([-(1 << 31)], pa.int32()),
-        ([1 << 31], pa.int64()),
-        ([-(1 << 63), (1 << 63) - 1], pa.int64()),
-    ],
-)
-def test_whole_numbers_get_the_narrowest_type_that_holds_them(
-    values: list[int], kind: pa.DataType
-) -> None:
-    narrow = arrow_narrow(np.array(values, dtype=np.int64))
-    assert narrow.type == kind
-    assert narrow.to_pylist() == values
+from trailmark.kernel.columns import arrow_fixed, contiguous, plain, single, view
 
 
 def test_a_view_of_a_slice_begins_at_the_slice() -> None:

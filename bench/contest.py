@@ -11,9 +11,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,26 +74,38 @@ class RepeatedClock:
 
 
 class CountingStorage(LocalStorage):
-    """Counts the bytes of everything but the input, and the time that removing files takes."""
+    """Counts the bytes of everything but the input."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.sizes: list[int] = []
-        self.removing: list[float] = []
 
     def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
         if not path.startswith("in/"):
             self.sizes.append(sum(memoryview(part).nbytes for part in parts))
-        began = time.perf_counter()
-        created = super().publish(path, parts, force_sync=force_sync)
-        if path.endswith(".trim"):  # the mark that lets files be removed
-            self.removing.append(time.perf_counter() - began)
-        return created
+        return super().publish(path, parts, force_sync=force_sync)
 
-    def delete(self, path: str, *, synced: bool = True) -> None:
-        began = time.perf_counter()
-        super().delete(path, synced=synced)
-        self.removing.append(time.perf_counter() - began)
+
+class Beside(ThreadPoolExecutor):
+    """A thread for what is done beside the batches, and the processor time it has taken."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.seconds = 0.0
+
+    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        def measured() -> Any:
+            began = time.thread_time()
+            try:
+                return work(*given, **named)
+            finally:
+                self.seconds += time.thread_time() - began
+
+        return super().submit(measured)
+
+    def wait(self) -> None:
+        """Waits until all of it is done."""
+        super().submit(lambda: None).result()
 
 
 @dataclass(slots=True)
@@ -99,14 +113,14 @@ class Measured:
     """What a policy did: a value for each batch, times for each repetition too.
 
     ``processor``: seconds that the process computed, which waiting for the disk does not add to.
-    ``removing``: seconds for the removal of files that nobody needs any more. All policies but
-    `NoCheckpoint` come to that, and to the same.
+    ``beside``: seconds that were computed beside the batches, to remove files that nobody needs any
+    more. All policies but `NoCheckpoint` come to that, and to the same.
     """
 
     policy: Policy
     seconds: Floats
     processor: Floats
-    removing: Floats
+    beside: Floats
     bytes: Counts
     opened: Counts
     checked: Counts
@@ -118,13 +132,13 @@ class Measured:
 
     @classmethod
     def empty(cls, policy: Policy, repetitions: int, batches: int) -> Measured:
-        seconds, processor, removing = np.zeros((3, repetitions, batches))
+        seconds, processor, beside = np.zeros((3, repetitions, batches))
         size, opened, checked, results, predicted, windows = np.zeros((6, batches), dtype=np.int64)
         return cls(
             policy,
             seconds,
             processor,
-            removing,
+            beside,
             bytes=size,
             opened=opened,
             checked=checked,
@@ -139,11 +153,11 @@ class Measured:
         least: Floats = self.seconds.min(axis=0)
         return least
 
-    @property
-    def fastest_keeping(self) -> Floats:
-        """The same without the removal of files."""
-        least: Floats = (self.seconds - self.removing).min(axis=0)
-        return least
+    def total(self, start: int) -> float:
+        """Seconds from a batch on, with what was done beside. On one core that is at the expense of
+        some batch, in every repetition perhaps of another one, and so of none of the fastest."""
+        beside = self.beside[:, start:].sum(axis=1)
+        return float(self.fastest[start:].sum() + beside.min())
 
     @property
     def footprints(self) -> Counts:
@@ -196,12 +210,14 @@ class _Runner:
     def begin(self, repetition: int) -> None:
         self._repetition = repetition
         self._storage = CountingStorage(self._place)
+        self._beside = Beside()
         if repetition:
             self._clock.begin_again()
         self._open()
 
     def end(self) -> None:
         self._bucket.close()
+        self._beside.shutdown()
         shutil.rmtree(self._place, ignore_errors=True)
 
     def feed(self, first: int, batches: list[pa.RecordBatch]) -> None:
@@ -215,18 +231,30 @@ class _Runner:
                 self._bucket.close()
                 self._open()
         self._clock.stop()
+        self._beside.wait()  # or it would be at the expense of another policy
+        self._take_beside(first + len(batches) - 1)
 
     def _time(self, batch: int, seconds: float, processor: float) -> None:
-        removing, self._storage.removing = self._storage.removing, []
+        self._take_beside(batch)
         self.measured.seconds[self._repetition, batch] = seconds
         self.measured.processor[self._repetition, batch] = processor
-        self.measured.removing[self._repetition, batch] = sum(removing)
+
+    def _take_beside(self, batch: int) -> None:
+        seconds, self._beside.seconds = self._beside.seconds, 0.0
+        self.measured.beside[self._repetition, batch] += seconds
 
     def _open(self) -> None:
         operator = aggregate()
         logs = OperatorLogs(self._storage, operator, buckets=1)
         self._bucket = Bucket(
-            operator, logs, 0, self._policy, None, self._clock, retain_batches=RETAIN_BATCHES
+            operator,
+            logs,
+            0,
+            self._policy,
+            None,
+            self._clock,
+            retain_batches=RETAIN_BATCHES,
+            beside=self._beside,
         )
 
     def _keep(self, report: BatchReport) -> None:

@@ -59,7 +59,7 @@ def _last_of_cycle(measured: Measured, bursts: Counts) -> int:
 
 def cost_of(measured: Measured, none: Measured, cycles: Cycles) -> Cost:
     """Bursts and other batches are averaged apart, so that what is rare is not taken for noise."""
-    extra = (measured.fastest_keeping - none.fastest_keeping)[cycles.batches]
+    extra = (measured.fastest - none.fastest)[cycles.batches]
     share = float(cycles.is_burst.mean())
     seconds, squares = 0.0, 0.0
     for part, of_batches in ((share, extra[cycles.is_burst]), (1 - share, extra[~cycles.is_burst])):

@@ -62,19 +62,17 @@ def overhead(report: Report, root: Path, sizes: Sizes) -> dict[str, Any]:
     found = contest.run(policies, root, report.note)
     within, none, start = found["within"], found["none"], contest.counted_from
     rounds = start + np.flatnonzero(within.footprints[start:])
-    ratio = within.fastest[start:].sum() / none.fastest[start:].sum()
+    ratio = within.total(start) / none.total(start)
     report.add(Figure("uniform: time, Continuous.within / NoCheckpoint", ratio, "x", 1.03))
-    kept = [m.fastest_keeping[start:].sum() for m in (within, none)]
+    kept = [m.fastest[start:].sum() for m in (within, none)]
     report.add(Figure("  without the removal of old files", kept[0] / kept[1], "x"))
     computed = [m.processor[:, start:].min(axis=0).sum() for m in (within, none)]
     report.add(Figure("  the same in processor time", computed[0] / computed[1], "x"))
     report.add(Figure("  rounds of footprints in it", len(rounds), "", 2, "at least"))
     size = (within.bytes - none.bytes)[start:].sum() / none.bytes[start:].sum()
     report.add(Figure("  output bytes beyond NoCheckpoint's", 100 * size, "%"))
-    pauses = 1e3 * (within.fastest_keeping - none.fastest_keeping)[rounds]
+    pauses = 1e3 * (within.fastest - none.fastest)[rounds]
     report.add(Figure("  longest pause for a round", pauses.max(initial=0.0), "ms"))
-    removals = 1e3 * within.removing.min(axis=0)[start:]
-    report.add(Figure("  longest pause for a removal", removals.max(), "ms"))
     return {
         "objective": OBJECTIVE,
         "batches": contest.batches,
@@ -84,7 +82,7 @@ def overhead(report: Report, root: Path, sizes: Sizes) -> dict[str, Any]:
         "rounds": rounds.tolist(),
         "footprints": within.footprints[rounds].tolist(),
         "batch_ms": {name: _milliseconds(m.seconds) for name, m in found.items()},
-        "removing_ms": {name: _milliseconds(m.removing) for name, m in found.items()},
+        "beside_ms": {name: _milliseconds(m.beside) for name, m in found.items()},
     }
 
 

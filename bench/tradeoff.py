@@ -139,7 +139,7 @@ def measure_tradeoff(
         points += _points(kind, found, none, start)
     return Tradeoff(
         workload.name,
-        float(none.fastest_keeping[start:].mean()),
+        float(none.fastest[start:].mean()),
         float(none.bytes[start:].mean()),
         tuple(points),
     )
@@ -161,7 +161,7 @@ def _points(
             extra_bytes=cost.bytes,
             extra_s=cost.seconds,
             noise_s=cost.noise_s,
-            longest_batch_s=float(measured.fastest_keeping[cycles.batches].max()),
+            longest_batch_s=float(measured.fastest[cycles.batches].max()),
             footprints=float(measured.footprints[cycles.batches].mean()),
             bursts=cycles.bursts,
             worst_s=max(rates.predict_us(work) for work in measured.works[start:]) / 1e6,

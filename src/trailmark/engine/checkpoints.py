@@ -21,7 +21,7 @@ from trailmark.recovery.rehearse import FEWEST, rehearse_load
 _log = logging.getLogger("trailmark")
 
 #: At most one part in so many of the time goes into rehearsals.
-_REHEARSAL_SHARE = 200
+_REHEARSAL_SHARE = 500
 
 
 class Checkpoints:

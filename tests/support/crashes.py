@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import random
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest import mock
 
 from tests.support.disk import SimulatedDisk
 from tests.support.engine import CrashPlan, Judge, Query
 from tests.support.policies import random_policy
 from tests.support.seeds import reported
 from tests.support.strategies import random_case
+from trailmark.engine import upkeep
+from trailmark.log import trim
+from trailmark.log.storage import spares
+
+
+@contextmanager
+def kept_short() -> Iterator[None]:
+    """Logs are trimmed and merged after few batches, and their files soon written over."""
+    with (
+        mock.patch.multiple(upkeep, _TRIM_EVERY=2, _MERGE_EVERY=8),
+        mock.patch.object(spares, "SPARES", 2),
+        mock.patch.object(trim, "SPARES", 2),
+    ):
+        yield
 
 
 def run_crash_case(seed: int) -> int:
@@ -20,6 +36,8 @@ def run_crash_case(seed: int) -> int:
     case = random_case(rng)
     with ExitStack() as stack:
         stack.enter_context(reported(seed, case))
+        if rng.random() < 0.5:
+            stack.enter_context(kept_short())
         root = None
         if rng.random() < 0.25:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory()), "cache")

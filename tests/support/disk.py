@@ -28,6 +28,18 @@ ROOT = "/disk"
 
 
 @dataclass(slots=True)
+class _Opened:
+    """A file that is being written, and up to where."""
+
+    file: File
+    end: int = 0
+
+    def put(self, data: bytes) -> None:
+        self.file.data[self.end : self.end + len(data)] = data
+        self.end += len(data)
+
+
+@dataclass(slots=True)
 class _Schedule:
     stop_at: int | None = None
     fail_at: int | None = None
@@ -50,7 +62,7 @@ class SimulatedDisk:
     operations: int = 0
     calls: int = 0
     _root: Directory = field(default_factory=Directory)
-    _opened: dict[int, File] = field(default_factory=dict)
+    _opened: dict[int, _Opened] = field(default_factory=dict)
     _next_descriptor: int = 3
     _schedule: _Schedule = field(default_factory=_Schedule)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -126,10 +138,16 @@ class SimulatedDisk:
                 raise _error(errno.EEXIST, path)
             file = File()
             directory.change({name: file})
-            descriptor = self._next_descriptor
-            self._next_descriptor += 1
-            self._opened[descriptor] = file
-            return descriptor
+            return self._give(file)
+
+    def open(self, path: str) -> int:
+        with self._look(path):
+            return self._give(self._file(path))
+
+    def links(self, descriptor: int) -> int:
+        with self._look(""):
+            file = self._opened[descriptor].file
+            return sum(each is file for each in _files_below(self._root))
 
     def write(self, descriptor: int, parts: Sequence[Part]) -> int:
         data = b"".join(parts)[: self.largest_write]
@@ -139,19 +157,25 @@ class SimulatedDisk:
                 self._count("", changes=True)
             except Crashed:
                 if opened is not None:
-                    opened.data += data[: len(data) // 2]
+                    opened.put(data[: len(data) // 2])
                 raise
             assert opened is not None
             if self.capacity is not None:
-                data = data[: max(0, self.capacity - self._used())]
+                # What is written over takes no more room than it has.
+                held = len(opened.file.data) - opened.end
+                data = data[: max(0, held + self.capacity - self._used())]
                 if not data:
                     raise _error(errno.ENOSPC, "")
-            opened.data += data
+            opened.put(data)
             return len(data)
+
+    def cut(self, descriptor: int, size: int) -> None:
+        with self._change(""):
+            del self._opened[descriptor].file.data[size:]
 
     def sync(self, descriptor: int) -> None:
         with self._change(""):
-            self._opened[descriptor].sync()
+            self._opened[descriptor].file.sync()
 
     def close(self, descriptor: int) -> None:
         with self._look(""):
@@ -240,6 +264,12 @@ class SimulatedDisk:
                 schedule.is_down = True
                 raise Crashed
 
+    def _give(self, file: File) -> int:
+        descriptor = self._next_descriptor
+        self._next_descriptor += 1
+        self._opened[descriptor] = _Opened(file)
+        return descriptor
+
     def _restart(self) -> None:
         self._opened.clear()
         self._schedule = _Schedule()
@@ -277,7 +307,7 @@ class SimulatedDisk:
         file.data, file.on_disk = data, bytes(data)
 
     def _used(self) -> int:
-        held = {*_files_below(self._root), *self._opened.values()}
+        held = {*_files_below(self._root), *(opened.file for opened in self._opened.values())}
         return sum(len(file.data) for file in held)
 
 

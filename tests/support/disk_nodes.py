@@ -17,7 +17,7 @@ class Crashed(BaseException):
 
 @dataclass(eq=False, slots=True)
 class File:
-    """Bytes as they are seen, and as they are on disk: a prefix, for files are only appended."""
+    """Bytes as they are seen, and as they were when they were synced last."""
 
     data: bytearray = field(default_factory=bytearray)
     on_disk: bytes = b""
@@ -82,13 +82,13 @@ def _surviving_directory(
 
 
 def _surviving_file(file: File, rng: random.Random) -> File:
-    start = len(file.on_disk)
-    length = rng.choice((start, len(file.data), rng.randint(start, len(file.data))))
-    data = bytearray(file.data[:length])
-    data[:start] = file.on_disk
+    """Any size between the two, and of every sector either what it was or what it was to be."""
+    synced, seen = len(file.on_disk), len(file.data)
+    length = rng.choice((synced, seen, rng.randint(min(synced, seen), max(synced, seen))))
+    before, after = (bytes(of).ljust(length, b"\0") for of in (file.on_disk, file.data))
+    data = bytearray(before[:length])
     chance = rng.choice((0.0, 0.5, 1.0))
-    for sector in range(start // SECTOR, (length + SECTOR - 1) // SECTOR):
-        first, end = max(start, sector * SECTOR), min(length, (sector + 1) * SECTOR)
-        if rng.random() >= chance:
-            data[first:end] = bytes(end - first)  # the length was written, these bytes were not
+    for first in range(0, length, SECTOR):
+        if rng.random() < chance:
+            data[first : first + SECTOR] = after[:length][first : first + SECTOR]
     return File(data, bytes(data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from trailmark.log.names import LogFile, parse_mark, parse_name
-from trailmark.log.storage import Storage
+from trailmark.log.storage import Storage, is_spare
 from trailmark.records import NO_BATCH
 from trailmark.values import dataclass
 
@@ -25,6 +25,8 @@ class Catalog:
     left_over: Sequence[LogFile] = ()
     #: The batches of all trim marks, in order. Only the newest counts.
     marks: Sequence[int] = ()
+    #: Of files that are no part of it, but wait to be written over.
+    spare_bytes: int = 0
 
     @classmethod
     def of(cls, storage: Storage, directory: str) -> Catalog:
@@ -42,7 +44,9 @@ class Catalog:
         left_over = [file for file in files if file.last < start]
         held = files[len(left_over) :]
         segments = {file.first: file for file in held if not file.is_pack}
-        return cls(segments, [file for file in held if file.is_pack], left_over, marks)
+        packs = [file for file in held if file.is_pack]
+        spare_bytes = sum(entry.size for entry in entries.values() if is_spare(entry.name))
+        return cls(segments, packs, left_over, marks, spare_bytes)
 
     @property
     def files(self) -> list[LogFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from trailmark.errors import DamagedSegment, MissingSegment
@@ -87,6 +88,10 @@ class LogReader:
 
     def read_from_file(self, file: LogFile, batch: int, *, verify: bool = True) -> Segment:
         """The segment of a batch out of the one file."""
+        with self._not_recycled(file):
+            return self._read_from_file(file, batch, verify)
+
+    def _read_from_file(self, file: LogFile, batch: int, verify: bool) -> Segment:
         path = self.path(file)
         if file.is_pack:
             entry = self.pack_index(file).entry(batch)
@@ -101,6 +106,10 @@ class LogReader:
 
     def read_footer_from_file(self, file: LogFile, batch: int) -> tuple[Footer, int]:
         """Footer and checksum of a batch out of the one file."""
+        with self._not_recycled(file):
+            return self._read_footer_from_file(file, batch)
+
+    def _read_footer_from_file(self, file: LogFile, batch: int) -> tuple[Footer, int]:
         path = self.path(file)
         if file.is_pack:
             entry = self.pack_index(file).entry(batch)
@@ -115,6 +124,16 @@ class LogReader:
         footer, checksum = decode_footer(tail, size, origin, expect=self.identity)
         self._check_place(file, footer, checksum, origin)
         return footer, checksum
+
+    @contextmanager
+    def _not_recycled(self, file: LogFile) -> Iterator[None]:
+        """What looks damaged and is gone by now was written over: it was trimmed."""
+        try:
+            yield
+        except DamagedSegment:
+            if self.storage.exists(self.path(file)):
+                raise
+            raise FileNotFoundError(self.path(file)) from None
 
     def pack_index(self, file: LogFile) -> PackIndex:
         """Which batch lies where in a pack."""

@@ -13,11 +13,12 @@ a pack; there, too, the mark hides them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import LogFile, mark_name
 from trailmark.log.reader import LogReader
+from trailmark.log.storage import SPARES
 from trailmark.records import NO_BATCH
 from trailmark.values import dataclass
 
@@ -45,24 +46,32 @@ def files_before(catalog: Catalog, before: int) -> list[LogFile]:
     return [*catalog.left_over, *(file for file in catalog.files if file.last < start)]
 
 
-def trim_log(reader: LogReader, before: int, most: int | None = None) -> TrimReport:
+def trim_log(
+    reader: LogReader, before: int, most: int | None = None, *, recycles: bool = False
+) -> TrimReport:
     """Delete the files that hold only batches before the given one.
 
-    With ``most``, no more files than that: the others are left over for the next trim. However a
-    trim is interrupted, it leaves a shorter trim or a whole one, not a hole.
+    With ``most``, no more files than that, the oldest: the others stay for the next trim. However a
+    trim is interrupted, it leaves a shorter trim or a whole one, not a hole. ``recycles`` leaves
+    the space of the last of them to segments that are written later.
     """
     catalog = reader.look()
-    gone = files_before(catalog, before)
-    deleted = gone[:most]
+    gone = files_before(catalog, before)[:most]
+    start = catalog.start
     if gone:
-        _delete_behind_mark(reader, catalog, gone[-1].last + 1, deleted)
+        # What is left over may be a name that came back, for what is another segment by now.
+        held = set(catalog.segments.values()) if recycles else set()
+        # Where only left-overs go, the mark is there: whoever published it may not have synced it.
+        start = max(start, gone[-1].last + 1)
+        _delete_behind_mark(reader, catalog, start, gone, held.intersection(gone[-SPARES:]))
     kept = set(catalog.files).difference(gone)
-    oldest = min(map(catalog.first_held, kept), default=NO_BATCH)
-    return TrimReport([file.name for file in deleted], sum(file.size for file in deleted), oldest)
+    oldest = min((max(file.first, start) for file in kept), default=NO_BATCH)
+    return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
 
 
 class RepeatedTrim:
-    """Trims a log over and over, for whoever goes on writing it.
+    """Trims a log over and over, for whoever goes on writing it: the next segments are written over
+    the last that were trimmed.
 
     What an earlier trim left is known by its name: the segments from there on. Files under other
     names, packs and what was left over, are looked for only now and then, for the time that a
@@ -76,24 +85,26 @@ class RepeatedTrim:
 
     def trim(self, before: int, most: int) -> None:
         """`trim_log`, up to a batch before the newest."""
-        is_known = self._oldest != NO_BATCH and self._unlisted < _LIST_EVERY
-        if is_known and before <= self._oldest:
-            self._unlisted += 1
-        elif is_known and before - self._oldest <= most:
-            self._delete_segments(before)
-        else:
-            report = trim_log(self._reader, before, most)
-            self._oldest = report.oldest if len(report.deleted) < most else NO_BATCH
+        if self._oldest == NO_BATCH or self._unlisted == _LIST_EVERY:
+            self._oldest = trim_log(self._reader, before, most, recycles=True).oldest
             self._unlisted = 0
+            return
+        self._unlisted += 1
+        before = min(before, self._oldest + most)
+        if before > self._oldest:
+            self._delete_segments(before)
 
     def _delete_segments(self, before: int) -> None:
         storage = self._reader.storage
         _publish_mark(self._reader, before)
         for batch in range(self._oldest, before):
-            storage.delete(self._reader.segment_path(batch), synced=False)
+            path = self._reader.segment_path(batch)
+            if batch < before - SPARES:
+                storage.delete(path, synced=False)
+            else:
+                storage.recycle(path)
         storage.delete(_mark_path(self._reader, self._oldest), synced=False)
         self._oldest = before
-        self._unlisted += 1
 
 
 def finish_trim(reader: LogReader, catalog: Catalog) -> list[str]:
@@ -119,13 +130,18 @@ def delete_marks(reader: LogReader, catalog: Catalog) -> list[str]:
 
 
 def _delete_behind_mark(
-    reader: LogReader, catalog: Catalog, start: int, deleted: Sequence[LogFile]
+    reader: LogReader,
+    catalog: Catalog,
+    start: int,
+    deleted: Sequence[LogFile],
+    recycled: Set[LogFile],
 ) -> None:
-    # Where only left-overs go, the mark is there: whoever published it may not have synced it.
-    start = max(catalog.start, start)
     _publish_mark(reader, start)
     for file in deleted:
-        reader.storage.delete(reader.path(file), synced=False)
+        if file in recycled:
+            reader.storage.recycle(reader.path(file))
+        else:
+            reader.storage.delete(reader.path(file), synced=False)
     for mark in catalog.marks:
         if mark < start:
             reader.storage.delete(_mark_path(reader, mark), synced=False)

@@ -16,7 +16,8 @@ from trailmark.values import dataclass
 class LogFiles:
     """The segments and packs of one log, by listing; NO_BATCH stands for an empty log.
 
-    ``files`` and ``bytes`` count what is left over of a trim, too, until the next one deletes it.
+    ``files`` and ``bytes`` count what is left over of a trim, too, until the next one deletes it;
+    ``bytes`` also spares, which wait to be written over.
     """
 
     files: int
@@ -253,7 +254,7 @@ class OperatorStatus:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files that are in use; what was set aside is not counted."""
+        """Bytes of all files, spares too; what was set aside is not counted."""
         return self.other_bytes + sum(bucket.bytes for bucket in self.buckets)
 
     @property

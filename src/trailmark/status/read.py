@@ -118,7 +118,7 @@ class StatusReader:
 def files_of(catalog: Catalog) -> LogFiles:
     """How much of a log there is, by a listing."""
     files = [*catalog.left_over, *catalog.files]
-    size = sum(file.size for file in files)
+    size = sum(file.size for file in files) + catalog.spare_bytes
     return LogFiles(len(files), len(catalog.packs), size, catalog.oldest(), catalog.newest())
 
 

@@ -63,6 +63,9 @@ class ReadOnly:
     def delete(self, path: str, *, synced: bool = True) -> NoReturn:
         raise _refused("delete", path)
 
+    def recycle(self, path: str) -> NoReturn:
+        raise _refused("recycle", path)
+
     def set_aside(self, path: str) -> NoReturn:
         raise _refused("set aside", path)
 

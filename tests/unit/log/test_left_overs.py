@@ -48,20 +48,6 @@ def test_the_next_trim_deletes_left_overs_and_counts_them() -> None:
     assert_holds(disk, links, 6)
 
 
-def test_a_trim_may_leave_files_to_the_next_ones() -> None:
-    disk = SimulatedDisk()
-    log = open_log(disk.storage())
-    links = fill(log, 10)
-    left = [*map(segment_file, range(10))]
-    for before, most, deleted in ((6, 2, 2), (6, 3, 3), (7, 1, 1), (7, 4, 1)):
-        report = log.trim(before, most=most)
-        assert [f"in/00003/{name}" for name in report.deleted] == left[:deleted]
-        left = left[deleted:]
-        assert files_of(disk) == [*left, mark_file(before)]
-        assert report.oldest == before
-        assert_holds(disk, links, before)
-
-
 def test_a_mark_that_is_not_on_disk_yet_is_put_there_before_left_overs_go() -> None:
     """A process is killed after it has linked the mark; the next one trims, and the power fails."""
     for killed_after, stopped_after, variant in product((3, 4), range(16), range(6)):

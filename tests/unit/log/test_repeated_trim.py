@@ -60,11 +60,10 @@ def test_where_nothing_may_go_it_lists_once_in_a_while() -> None:
 def test_more_than_it_may_remove_at_once_goes_bit_by_bit() -> None:
     disk, _, log, links = _counting(12)
     repeated = RepeatedTrim(log.reader)
-    repeated.trim(1, most=3)
-    for left in (7, 4, 1, 0):
+    for oldest in (3, 6, 9, 11):
         repeated.trim(11, most=3)
-        assert sum(path.endswith(".seg") for path in files_of(disk)) == 1 + left
-        assert_holds(disk, links, 11)
+        assert files_of(disk) == [*map(segment_file, range(oldest, 12)), mark_file(oldest)]
+        assert_holds(disk, links, oldest)
     assert files_of(disk) == [segment_file(11), mark_file(11)]
 
 

@@ -120,6 +120,33 @@ def test_an_empty_log_can_be_trimmed() -> None:
     assert (report.deleted, report.bytes, report.oldest) == ([], 0, NO_BATCH)
 
 
+def test_a_trim_may_leave_files_to_the_next_ones() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk.storage())
+    links = fill(log, 10)
+    for before, most, oldest in ((6, 2, 2), (6, 3, 5), (7, 1, 6), (7, 4, 7), (7, 4, 7)):
+        first = log.oldest()
+        report = log.trim(before, most=most)
+        assert report.deleted == [f"{batch:020d}.seg" for batch in range(first, oldest)]
+        assert files_of(disk) == [*map(segment_file, range(oldest, 10)), mark_file(oldest)]
+        assert report.oldest == oldest
+        assert_holds(disk, links, oldest)
+
+
+def test_a_trim_may_end_within_a_pack_whose_segments_are_still_there() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk.storage())
+    links = fill(log, 10)
+    earlier = disk.copy()
+    log.merge(6)
+    bring_back(disk, earlier, map(segment_file, range(7)))
+    report = log.trim(9, most=3)
+    assert report.oldest == 3
+    assert_holds(disk, links, 3)
+    assert log.trim(9).oldest == 9
+    assert_holds(disk, links, 9)
+
+
 def test_an_interrupted_trim_leaves_no_hole() -> None:
     for operations in range(12):
         disk = SimulatedDisk()
@@ -179,10 +206,10 @@ def failed_trims(
 def test_a_power_failure_at_any_operation_of_a_trim_leaves_a_log_without_a_hole(
     durability: Durability, most: int | None
 ) -> None:
-    left_over = 0
+    left_over, end = 0, 9 if most is None else 3 + most
     for disk, links, oldest in failed_trims(durability, most):
         found = open_log(disk.storage()).oldest()
-        assert found in ((3, 9) if oldest == NO_BATCH else (9,))
+        assert found in ((3, end) if oldest == NO_BATCH else (end,))
         left_over += bool(open_log(disk.storage()).reader.look().left_over)
         assert_holds(disk, links, found)
     assert left_over > 20, "the simulation brings files back"

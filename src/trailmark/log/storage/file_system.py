@@ -38,8 +38,17 @@ class FileSystem(Protocol):
     def create(self, path: str) -> int:
         """Open a new file for writing; refuses an existing one."""
 
+    def open(self, path: str) -> int:
+        """Open an existing file, to be written over from its beginning."""
+
+    def links(self, descriptor: int) -> int:
+        """How many names the file has."""
+
     def write(self, descriptor: int, parts: Sequence[Part]) -> int:
         """Write at the end of what was written; may write less, says how much."""
+
+    def cut(self, descriptor: int, size: int) -> None:
+        """Give the file this size; what it held behind that is gone."""
 
     def sync(self, descriptor: int) -> None:
         """Put the file's bytes on disk."""
@@ -81,8 +90,17 @@ class OperatingSystem:
     def create(self, path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def links(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_nlink
+
     def write(self, descriptor: int, parts: Sequence[Part]) -> int:
         return os.writev(descriptor, parts[:_PIECES_PER_WRITE])
+
+    def cut(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
         _sync_data(descriptor)

@@ -3,7 +3,7 @@
 A file is published in five steps, of which the third makes it visible and the fifth makes it
 last::
 
-    1 write aside   a temporary in the same directory
+    1 write aside   a temporary in the same directory; over a spare, if there is one
     2 sync          its bytes
     3 link          to the final name; an existing one wins
     4 unlink        the temporary
@@ -22,6 +22,7 @@ from trailmark.log.storage.faults import translated
 from trailmark.log.storage.file_system import FileSystem, OperatingSystem
 from trailmark.log.storage.paths import ancestors, aside_path, check_path, split_path
 from trailmark.log.storage.protocol import Entry, Part
+from trailmark.log.storage.spares import spare_name
 from trailmark.log.storage.temporaries import is_left_over, temporary_name
 from trailmark.settings import Durability
 
@@ -122,6 +123,17 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 self._files.sync_directory(os.path.dirname(final))
 
+    def recycle(self, path: str) -> None:
+        directory, name = split_path(path)
+        spare = spare_name(name)
+        if spare is None or not self._synced:
+            # Names that are not synced may come back after a power failure, next to the file that
+            # was written over theirs.
+            self.delete(path, synced=False)
+            return
+        with translated("recycle the file", self._at(path)), suppress(FileNotFoundError):
+            self._files.rename(self._at(path), f"{self._at(directory)}/{spare}")
+
     def set_aside(self, path: str) -> str:
         source = self._at(path)
         with translated("set the file aside", source):
@@ -154,20 +166,44 @@ class LocalStorage:
         directory, name = split_path(path)
         with temporary_name(name) as temporary_file:
             temporary = f"{self._at(directory)}/{temporary_file}"
-            descriptor = self._create(temporary, directory, sync)
             try:
-                try:
-                    self._write_all(descriptor, parts)
-                    if sync:
-                        self._files.sync(descriptor)
-                finally:
-                    self._files.close(descriptor)
+                self._write_aside(temporary, path, parts, sync)
                 yield temporary
             finally:
                 self._remove_temporary(temporary)
 
-    def _create(self, temporary: str, directory: str, sync: bool) -> int:
+    def _write_aside(self, temporary: str, path: str, parts: Sequence[Part], sync: bool) -> None:
+        directory, name = split_path(path)
         self._prepare(directory, sync)
+        spare = self._open_spare(temporary, spare_name(name)) if self._synced else None
+        descriptor = self._create(temporary, directory, sync) if spare is None else spare
+        try:
+            self._write_all(descriptor, parts)
+            if spare is not None:
+                self._files.cut(descriptor, sum(memoryview(part).nbytes for part in parts))
+            if sync:
+                self._files.sync(descriptor)
+        finally:
+            self._files.close(descriptor)
+
+    def _open_spare(self, temporary: str, spare: str | None) -> int | None:
+        """Takes a spare as the temporary; None if there is none that may be written over."""
+        if spare is None:
+            return None
+        try:
+            # Whoever renames it has it for itself.
+            self._files.rename(f"{os.path.dirname(temporary)}/{spare}", temporary)
+        except FileNotFoundError:
+            return None
+        descriptor = self._files.open(temporary)
+        if self._files.links(descriptor) == 1:
+            return descriptor
+        # Somebody has a name of their own for it, a backup of hard links for instance.
+        self._files.close(descriptor)
+        self._remove_temporary(temporary)
+        return None
+
+    def _create(self, temporary: str, directory: str, sync: bool) -> int:
         try:
             return self._files.create(temporary)
         except FileNotFoundError:

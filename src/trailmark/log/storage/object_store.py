@@ -128,6 +128,9 @@ class ObjectStorage:
         except FileNotFoundError:
             return
 
+    def recycle(self, path: str) -> None:
+        self.delete(path)  # objects cannot be written over in part
+
     def set_aside(self, path: str) -> str:
         content = self.read(path)
         earlier = 0

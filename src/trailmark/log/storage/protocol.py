@@ -74,6 +74,12 @@ class Storage(Protocol):
         the files back and leave the others away.
         """
 
+    def recycle(self, path: str) -> None:
+        """`delete`, not synced, that may leave the file's space to one that is written later.
+
+        Who reads the file at the moment may find anything in it, but finds it gone afterwards.
+        """
+
     def set_aside(self, path: str) -> str:
         """Move a file below ``aside/``, never over an earlier one; returns where it is now."""
 

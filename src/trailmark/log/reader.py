@@ -78,20 +78,20 @@ class LogReader:
             return False
         return self.look().contains(batch)
 
-    def read(self, batch: int, *, verify: bool = True) -> Segment:
+    def read(self, batch: int) -> Segment:
         """The segment of a batch, verified."""
-        return self._search(batch, lambda file: self.read_from_file(file, batch, verify=verify))
+        return self._search(batch, lambda file: self.read_from_file(file, batch))
 
     def read_footer(self, batch: int) -> tuple[Footer, int]:
         """Footer and checksum of a batch's segment, from its tail alone."""
         return self._search(batch, lambda file: self.read_footer_from_file(file, batch))
 
-    def read_from_file(self, file: LogFile, batch: int, *, verify: bool = True) -> Segment:
+    def read_from_file(self, file: LogFile, batch: int) -> Segment:
         """The segment of a batch out of the one file."""
         with self._not_recycled(file):
-            return self._read_from_file(file, batch, verify)
+            return self._read_from_file(file, batch)
 
-    def _read_from_file(self, file: LogFile, batch: int, verify: bool) -> Segment:
+    def _read_from_file(self, file: LogFile, batch: int) -> Segment:
         path = self.path(file)
         if file.is_pack:
             entry = self.pack_index(file).entry(batch)
@@ -100,7 +100,7 @@ class LogReader:
         else:
             origin = Origin(path)
             data = self.storage.read(path)
-        segment = decode_segment(data, origin, expect=self.identity, verify=verify)
+        segment = decode_segment(data, origin, expect=self.identity)
         self._check_place(file, segment.footer, segment.checksum, origin)
         return segment
 

@@ -195,17 +195,14 @@ def _write_stream(sink: pa.NativeFile, table: Rows, options: pa.ipc.IpcWriteOpti
 
 
 def decode_segment(
-    data: memoryview, origin: Origin, *, expect: LogIdentity | None = None, verify: bool = True
+    data: memoryview, origin: Origin, *, expect: LogIdentity | None = None
 ) -> Segment:
-    """Read a whole segment.
-
-    Every byte is verified, unless the caller knows that this was done before (``verify=False``).
-    A segment of another log than ``expect`` is refused.
-    """
+    """Read a whole segment, every byte of it verified; one of another log than ``expect`` is
+    refused."""
     checksum, identity, batch = _decode_header(data, origin)
     trailer = read_trailer(data, SEGMENT_END)
     walk = walk_frames(
-        data, HEADER.size, checksum, verify=verify, is_whole=trailer is not None, origin=origin
+        data, HEADER.size, checksum, verify=True, is_whole=trailer is not None, origin=origin
     )
     frames = list(walk)
     last = frames.pop()

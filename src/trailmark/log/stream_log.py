@@ -135,9 +135,9 @@ class StreamLog:
         except FileNotFoundError:
             self.read_footer(batch)  # merged, which is always synced; or missing, which raises
 
-    def read(self, batch: int, *, verify: bool = True) -> Segment:
-        """The segment of a batch; every byte is verified unless the caller knows better."""
-        return self.reader.read(batch, verify=verify)
+    def read(self, batch: int) -> Segment:
+        """The segment of a batch; every byte is verified."""
+        return self.reader.read(batch)
 
     def read_footer(self, batch: int) -> tuple[Footer, int]:
         """Footer and checksum of a segment, read and verified from its tail alone."""

@@ -21,7 +21,7 @@ from trailmark.log import (
     decode_segment,
     encode_segment,
 )
-from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink, Stream
+from trailmark.records import Fingerprint, FrameKind, SegmentLink, Stream
 from trailmark.settings import Compression
 
 ORIGIN = Origin("in/00003/x.seg")
@@ -235,14 +235,6 @@ def test_damage_is_reported_with_file_and_byte() -> None:
     assert caught.value.where == "in/00003/x.seg, byte 48"
     with pytest.raises(DamagedSegment, match="bytes follow the trailer"):
         decoded(data + bytes(8))
-
-
-def test_without_verification_only_the_frames_are_not_checked() -> None:
-    data = bytearray(joined(footer_of(), (FrameKind.INPUT, rows_of(7))))
-    segment = decode_segment(memoryview(bytes(data)), ORIGIN, verify=False)
-    assert segment.table(FrameKind.INPUT) == rows_of(7)
-    assert segment.link == SegmentLink(7, decoded(bytes(data)).checksum)
-    assert segment.footer.previous == START_OF_LOG
 
 
 def test_auto_compresses_what_shrinks_and_leaves_what_does_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from contextlib import suppress
@@ -13,7 +14,7 @@ import pytest
 from tests.support.disk import ROOT, Crashed, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from tests.support.trims import assert_holds, segment_file
-from trailmark.errors import DamagedSegment, MissingSegment, StorageError
+from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import LocalStorage, RepeatedTrim, StreamLog
 from trailmark.log.storage import Entry
 from trailmark.records import FrameKind, SegmentLink
@@ -56,10 +57,19 @@ def test_what_a_link_in_its_place_points_to_is_not_written_over(tmp_path: Path) 
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
     (tmp_path / _SPARE).symlink_to(victim)
-    with pytest.raises(StorageError):
-        storage.publish(_NEW, [b"abc"])
-    assert storage.publish(_NEW, [b"abc"]), "it is out of the way now"
+    assert storage.publish(_NEW, [b"abc"])
     assert victim.read_bytes() == b"mine"
+    assert not (tmp_path / _SPARE).is_symlink()
+
+
+def test_what_may_not_be_written_over_is_replaced() -> None:
+    disk = SimulatedDisk()
+    storage = disk.storage()
+    storage.publish(_OLD, [b"0123456789"])
+    storage.recycle(_OLD)
+    disk.fail_on(2, errno.EACCES)  # to open it, after it was renamed
+    assert storage.publish(_NEW, [b"abc"])
+    assert disk.files() == [_NEW]
 
 
 def test_a_file_that_was_there_first_stays_and_the_spare_goes(tmp_path: Path) -> None:

@@ -195,11 +195,15 @@ class LocalStorage:
             self._files.rename(f"{os.path.dirname(temporary)}/{spare}", temporary)
         except FileNotFoundError:
             return None
-        descriptor = self._files.open(temporary)
-        if self._files.links(descriptor) == 1:
-            return descriptor
-        # Somebody has a name of their own for it, a backup of hard links for instance.
-        self._files.close(descriptor)
+        try:
+            descriptor = self._files.open(temporary)
+        except OSError:
+            descriptor = None  # another user's, or no file at all: a new one will do
+        if descriptor is not None:
+            if self._files.links(descriptor) == 1:
+                return descriptor
+            # Somebody has a name of their own for it, a backup of hard links for instance.
+            self._files.close(descriptor)
         self._remove_temporary(temporary)
         return None
 

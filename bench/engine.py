@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -92,6 +94,30 @@ def ceilings(report: Report, root: Path) -> None:
     )
     report.add(
         Figure("ceiling: input log, synced", TUPLES / median(write[20:]) / 1e6, "M tuples/s")
+    )
+
+
+def spares(report: Report, root: Path) -> None:
+    """A segment over one that was trimmed, against a new one and deleting the old, in turn."""
+    storage = LocalStorage(str(root / "spares"))
+    content = np.random.default_rng(5).bytes(8 * TUPLES)
+    removals: dict[str, Callable[[str], None]] = {
+        "recycled": storage.recycle,
+        "deleted": partial(storage.delete, synced=False),
+    }
+    times: dict[str, list[float]] = {name: [] for name in removals}
+    for number in range(16, 80):
+        for name, remove in removals.items():
+            old, new = (f"{name}/{batch:020d}.seg" for batch in (number - 16, number))
+            storage.publish(old, [content])
+            started = time.perf_counter()
+            remove(old)
+            storage.publish(new, [content])
+            times[name].append(time.perf_counter() - started)
+            storage.delete(new)
+    recycled, deleted = (median(times[name]) for name in removals)
+    report.add(
+        Figure("a segment over a spare / anew, the old one deleted", recycled / deleted, "x")
     )
 
 
@@ -178,6 +204,7 @@ def main() -> int:
     with one_core(), tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
         root = Path(folder)
         ceilings(report, root)
+        spares(report, root)
         throughput(report, root, arguments.batches)
         recovery(report, root)
         growth(report, root, arguments.windows)

@@ -22,6 +22,7 @@ What it leaves to others: what is in the tables, which batch comes next, what ma
     in/<bucket>/<first>-<last>.pack       whole segments, merged, with an index   pack
     in/<bucket>/<batch>.trim              empty: the log begins with this batch   trim
     in/<bucket>/index.json                which batch holds a time                index
+    in/<bucket>/spare-<n>                 trimmed, to be written over             storage.spares
     out/...                               the same for the output log
     aside/...                             what repair has set aside
 

@@ -41,20 +41,23 @@ class SnapshotWriter:
         pending = notes.get("pending")
         if pending is not None and self.log.contains(pending[0]):
             del notes["pending"]
-            if self._is_of(*pending[:2]):
-                self.log.settle(pending[0])
+            if self._is_stored(*pending[:2]):
                 notes["stored"] = pending
         stored = notes.get("stored")
         return None if stored is None else (stored[0], stored[2])
 
-    def _is_of(self, batch: int, output_checksum: int) -> bool:
-        """Whether the file is the snapshot that was begun, and not one that was left over."""
+    def _is_stored(self, batch: int, output_checksum: int) -> bool:
+        """Whether the file is the snapshot that was begun, and not one that was left over; then it
+        survives a power failure from now on."""
         try:
             footer, _ = self.log.read_footer(batch)
+            if not is_after(footer, output_checksum):
+                return False
+            self.log.settle(batch)
         except LogError as error:
             _log.warning("the snapshot of batch %d cannot be used: %s", batch, error)
             return False
-        return is_after(footer, output_checksum)
+        return True
 
     @property
     def is_busy(self) -> bool:

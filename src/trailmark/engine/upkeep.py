@@ -7,6 +7,7 @@ next removal is due has the one before to be done, or files would pile up.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -16,6 +17,8 @@ from trailmark.engine.logs import OperatorLogs
 from trailmark.log import RepeatedTrim, StreamLog, TrimReport
 from trailmark.records import Stream
 from trailmark.settings import Durability
+
+_log = logging.getLogger("trailmark")
 
 #: Logs are trimmed and merged after every so many batches: listing them must not cost anything in
 #: the others.
@@ -59,20 +62,21 @@ class BucketUpkeep:
         self._beside = beside
         self._own: ThreadPoolExecutor | None = None
         self._under_way: dict[str, Future[object]] = {}
-        self._trims = {
-            log.directory: RepeatedTrim(log.reader) for log in (inputs, output, snapshots)
-        }
+        # Snapshots are few and large: to keep spares of them would cost more than it saves.
+        self._repeated = {log.directory: RepeatedTrim(log.reader) for log in (inputs, output)}
         self._settled = logs.first_batch
 
     def begin(self, account: Account, batch: int) -> None:
         """Begins what is due after a batch; raises what went wrong with what was due before."""
         retained = self._retain_batches
-        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
-            acknowledged = None if retained is None else batch + 1 - retained
-            self._follow("trim", self._trim_on, account, batch, acknowledged)
-        if retained is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
-            up_to, smallest_run = account.keep_output_from - 1, _MERGE_EVERY // 4
-            self._follow("merge", self._output.merge, up_to, smallest_run=smallest_run)
+        try:
+            if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
+                acknowledged = None if retained is None else batch + 1 - retained
+                self._follow("trim", self._trim_on, account, batch, acknowledged)
+        finally:
+            if retained is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
+                up_to, smallest_run = account.keep_output_from - 1, _MERGE_EVERY // 4
+                self._follow("merge", self._output.merge, up_to, smallest_run=smallest_run)
 
     def trim(
         self, account: Account, batch: int, acknowledged: int | None = None
@@ -83,7 +87,11 @@ class BucketUpkeep:
 
     def _trim_on(self, account: Account, batch: int, acknowledged: int | None) -> None:
         for log, before in self._due(account, batch, acknowledged):
-            self._trims[log.directory].trim(before, _MOST_REMOVED)
+            repeated = self._repeated.get(log.directory)
+            if repeated is None:
+                log.trim(before, most=_MOST_REMOVED)
+            else:
+                repeated.trim(before, _MOST_REMOVED)
 
     def _due(
         self, account: Account, batch: int, acknowledged: int | None
@@ -98,15 +106,18 @@ class BucketUpkeep:
         yield self._inputs, up_to_readers(storage, Stream.INPUT, before)
         yield self._snapshots, account.keep_output_from
         if acknowledged is not None:
-            before = min(acknowledged, account.keep_output_from)
+            before = min(acknowledged, account.keep_output_from, batch)
             yield self._output, up_to_readers(storage, Stream.OUTPUT, before)
 
     def wait(self) -> None:
         """Waits for what is under way; raises what went wrong."""
         under_way, self._under_way = self._under_way, {}
         wait(under_way.values())
-        for work in under_way.values():
-            work.result()
+        failures = [error for work in under_way.values() if (error := work.exception()) is not None]
+        for error in failures[1:]:
+            _log.warning("this went wrong, too: %s", error)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """`wait`, and let the threads go."""

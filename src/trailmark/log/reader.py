@@ -157,7 +157,8 @@ class LogReader:
                 continue  # merged, or never there
             except DamagedSegment as error:
                 damage = damage or error  # the same batch may lie in another file as well
-        if damage is not None:
+        # The name of a trimmed batch may come back for a file that another was written over.
+        if damage is not None and batch >= self._catalog.start:
             raise damage
         raise MissingSegment(
             f"Batch {batch} is not in the log.",

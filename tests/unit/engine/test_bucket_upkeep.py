@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import random
 import threading
+from collections import Counter
 
 import pytest
 
-from tests.support.executors import Held
+from tests.support.executors import AtOnce, Held
 from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders
-from trailmark.checkpoint.policy import Continuous
+from trailmark.checkpoint.policy import Continuous, FullSnapshot
 from trailmark.engine import Bucket
 from trailmark.errors import NoPermission
 
@@ -129,6 +130,19 @@ def test_batches_and_removals_go_on_while_a_merge_runs() -> None:
     assert output.batches() == list(range(288))
     assert output.verify().is_whole
     bucket.close()
+
+
+def test_segments_become_spares_and_snapshots_do_not() -> None:
+    """A spare of the state would be as large as the state."""
+    run = _run(100)
+    policy = FullSnapshot(3, asynchronous=True)
+    bucket = Bucket(run.case.operator(), run.query.logs(), 0, policy, beside=AtOnce())
+    _feed(run, bucket, 0, 99)
+    bucket.close()
+    spares = Counter(path.split("/")[0] for path in run.disk.files() if "/spare-" in path)
+    assert spares.keys() == {"in"}
+    assert 0 < spares["in"] <= 16
+    assert len(run.query.logs().snapshots(0).batches()) < 12
 
 
 def _packs(run: Followed) -> list[str]:

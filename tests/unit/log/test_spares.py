@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import time
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.trims import assert_holds, segment_file
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import LocalStorage, RepeatedTrim, StreamLog
 from trailmark.log.storage import Entry
+from trailmark.log.storage.file_system import OperatingSystem
 from trailmark.records import FrameKind, SegmentLink
 from trailmark.settings import Durability
 
@@ -101,6 +103,18 @@ def test_without_syncing_and_without_a_number_a_file_is_deleted(tmp_path: Path) 
     assert os.listdir(tmp_path / "in/00003") == []
 
 
+def test_who_has_just_taken_an_old_file_counts_as_alive(tmp_path: Path) -> None:
+    """Others look at the age of what it writes, and the bytes of a spare may be old."""
+    path = tmp_path / "spare-05"
+    path.write_bytes(b"x")
+    os.utime(path, (1e9, 1e9))
+    files = OperatingSystem()
+    began_us = time.time_ns() // 1_000 - 1_000_000
+    files.rename(str(path), str(tmp_path / ".taken"))
+    (entry,) = files.list_directory(str(tmp_path))
+    assert entry.changed_us >= began_us
+
+
 # A log whose segments are written over those that were trimmed
 
 
@@ -168,6 +182,20 @@ def _has_shared(disk: SimulatedDisk) -> bool:
         counts.append(disk.links(descriptor))
         disk.close(descriptor)
     return any(count > 1 for count in counts)
+
+
+def test_a_name_that_came_back_for_another_segment_is_a_missing_one() -> None:
+    disk = SimulatedDisk()
+    log, links = _grown(disk)
+    came_back = segment_file(3)
+    disk.storage().publish(came_back, [disk.content(segment_file(19))])
+    with pytest.raises(MissingSegment):
+        open_log(disk.storage()).read(3)
+    with pytest.raises(MissingSegment):
+        open_log(disk.storage()).read_footer(3)
+    assert_holds(disk, links, 12)
+    assert log.trim(13).deleted[0] == Path(came_back).name
+    assert_holds(disk, links, 13)
 
 
 class _RecyclesMeanwhile(LocalStorage):

@@ -28,7 +28,7 @@ class DirectoryEntry:
 
     name: str
     size: int
-    modified_us: int
+    changed_us: int
     is_file: bool
 
 
@@ -153,9 +153,10 @@ class OperatingSystem:
                     status = entry.stat()
                 except FileNotFoundError:
                     continue  # deleted since the directory was read: it is not there
-                modified_us = status.st_mtime_ns // 1_000
+                # Of its name, too: a spare was written long before it is taken.
+                changed_us = max(status.st_mtime_ns, status.st_ctime_ns) // 1_000
                 is_file = entry.is_file()
-                found.append(DirectoryEntry(entry.name, status.st_size, modified_us, is_file))
+                found.append(DirectoryEntry(entry.name, status.st_size, changed_us, is_file))
         return found
 
 

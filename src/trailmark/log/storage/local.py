@@ -150,7 +150,7 @@ class LocalStorage:
         try:
             with translated("remove left-over temporaries", where):
                 for entry in self._files.list_directory(where):
-                    if is_left_over(entry.name, entry.modified_us, now_us):
+                    if is_left_over(entry.name, entry.changed_us, now_us):
                         self._remove_temporary(f"{where}/{entry.name}")
                         removed.append(entry.name)
         except FileNotFoundError:

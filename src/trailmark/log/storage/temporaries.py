@@ -39,13 +39,13 @@ def temporary_name(final_name: str) -> Iterator[str]:
             _in_use.discard(name)
 
 
-def is_left_over(name: str, modified_us: int, now_us: int) -> bool:
+def is_left_over(name: str, changed_us: int, now_us: int) -> bool:
     """Whether the file is a temporary whose writer is gone."""
     found = _NAME.fullmatch(name)
     if found is None:
         return False
     if found[1] != _host():
-        return now_us - modified_us > ABANDONED_AFTER_US
+        return now_us - changed_us > ABANDONED_AFTER_US
     process = int(found[2])
     if process == os.getpid():
         # Process numbers come back, in a restarted container nearly always as the same one.

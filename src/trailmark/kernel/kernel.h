@@ -79,6 +79,10 @@ typedef struct {
     int64_t capacity, count;
 } tm_pairs;
 
+/* GCC takes a function that only prefetches for one without effect and drops calls of it, unless it is
+ * inlined before that is looked at. */
+#define PREFETCHING static inline __attribute__((always_inline)) void
+
 static inline uint64_t finish64(uint64_t h) {
     h ^= h >> 33; h *= 0xFF51AFD7ED558CCDull;
     h ^= h >> 33; h *= 0xC4CEB9FE1A85EC53ull;

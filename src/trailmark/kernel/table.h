@@ -61,18 +61,18 @@ static inline void index_set(tm_table *t, int64_t at, uint64_t hash, int64_t slo
     t->index[at] = ((uint64_t)slot << 32) | (uint32_t)hash;
 }
 
-static inline void prefetch_slot(const tm_table *t, int64_t slot) {
+PREFETCHING prefetch_slot(const tm_table *t, int64_t slot) {
     const uint8_t *bytes = (const uint8_t *)slot_at(t, slot);
     __builtin_prefetch(bytes, 1);
     if (t->header->stride > 64) __builtin_prefetch(bytes + t->header->stride - 1, 1);
 }
 
-static inline void prefetch_found(const tm_table *t, uint64_t hash) {
+PREFETCHING prefetch_found(const tm_table *t, uint64_t hash) {
     uint64_t entry = t->index[hash & (uint64_t)t->header->index_mask];
     if (entry) prefetch_slot(t, (int64_t)(entry >> 32));
 }
 
-static inline void prefetch_index(const tm_table *t, uint64_t hash) {
+PREFETCHING prefetch_index(const tm_table *t, uint64_t hash) {
     __builtin_prefetch(&t->index[hash & (uint64_t)t->header->index_mask]);
 }
 

@@ -12,7 +12,7 @@ typedef struct { int64_t size, slide, batch, replay, footprint; } tm_count_windo
 typedef struct { int64_t size, slide, batch, replay, footprint, late_before; } tm_time_windows;
 
 /* Brings the index entry, then the slot, then what closing the window will touch, into the cache. */
-static inline void look_ahead(const tm_table *t, const tm_keys *keys, int64_t row, int64_t size) {
+PREFETCHING look_ahead(const tm_table *t, const tm_keys *keys, int64_t row, int64_t size) {
     if (row + INDEX_AHEAD >= keys->count) return;
     prefetch_index(t, keys->hashes[row + INDEX_AHEAD]);
     prefetch_found(t, keys->hashes[row + SLOT_AHEAD]);

@@ -52,6 +52,7 @@ class Query:
     buckets: int = 1
     cache_root: Path | None = None
     settings: LogSettings = field(default_factory=LogSettings)
+    retain_batches: int | None = None
 
     def __post_init__(self) -> None:
         self.clock = StepClock()
@@ -64,7 +65,7 @@ class Query:
 
     def _logs_of(self, operator: Aggregate) -> OperatorLogs:
         return OperatorLogs(
-            self.disk.storage(),
+            self.disk.storage(self.settings.durability),
             operator,
             buckets=self.buckets,
             query_id="query",
@@ -77,7 +78,15 @@ class Query:
             logs = self._logs_of(operator)
             cache = StateCache(self.cache_root) if self.cache_root is not None else None
             self._open = [
-                Bucket(operator, logs, number, self.policy, cache, self.clock)
+                Bucket(
+                    operator,
+                    logs,
+                    number,
+                    self.policy,
+                    cache,
+                    self.clock,
+                    retain_batches=self.retain_batches,
+                )
                 for number in range(self.buckets)
             ]
         return self._open

@@ -8,9 +8,9 @@ next removal is due has the one before to be done, or files would pile up.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from typing import Any
+from functools import partial
 
 from trailmark.checkpoint.account import Account
 from trailmark.engine.logs import OperatorLogs
@@ -69,14 +69,19 @@ class BucketUpkeep:
     def begin(self, account: Account, batch: int) -> None:
         """Begins what is due after a batch; raises what went wrong with what was due before."""
         retained = self._retain_batches
+        due: dict[str, Callable[[], object]] = {}
+        if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
+            acknowledged = None if retained is None else batch + 1 - retained
+            due["trim"] = partial(self._trim_on, account, batch, acknowledged)
+        if retained is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
+            up_to, smallest_run = account.keep_output_from - 1, _MERGE_EVERY // 4
+            due["merge"] = partial(self._output.merge, up_to, smallest_run=smallest_run)
+        over = [what for what, work in self._under_way.items() if what in due or work.done()]
         try:
-            if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
-                acknowledged = None if retained is None else batch + 1 - retained
-                self._follow("trim", self._trim_on, account, batch, acknowledged)
+            self._wait_for(over)
         finally:
-            if retained is None and batch % _MERGE_EVERY == _MERGE_EVERY - 1:
-                up_to, smallest_run = account.keep_output_from - 1, _MERGE_EVERY // 4
-                self._follow("merge", self._output.merge, up_to, smallest_run=smallest_run)
+            for what, work in due.items():
+                self._under_way[what] = self._executor().submit(work)
 
     def trim(
         self, account: Account, batch: int, acknowledged: int | None = None
@@ -100,7 +105,7 @@ class BucketUpkeep:
         from trailmark.log.readers import up_to_readers  # a recovery does not wait for its import
 
         storage = self._logs.storage
-        self._settle_extent(account.keep_output_from, batch)
+        self._settle(account, batch)
         # From the batch before, other buckets may have to find the watermark of this one.
         before = min(account.keep_from, batch - 1)
         yield self._inputs, up_to_readers(storage, Stream.INPUT, before)
@@ -111,9 +116,12 @@ class BucketUpkeep:
 
     def wait(self) -> None:
         """Waits for what is under way; raises what went wrong."""
-        under_way, self._under_way = self._under_way, {}
-        wait(under_way.values())
-        failures = [error for work in under_way.values() if (error := work.exception()) is not None]
+        self._wait_for(list(self._under_way))
+
+    def _wait_for(self, which: Iterable[str]) -> None:
+        works = [self._under_way.pop(what) for what in which]
+        wait(works)
+        failures = [error for work in works if (error := work.exception()) is not None]
         for error in failures[1:]:
             _log.warning("this went wrong, too: %s", error)
         if failures:
@@ -128,13 +136,6 @@ class BucketUpkeep:
                 self._own.shutdown()
                 self._own = None
 
-    def _follow(self, what: str, work: Callable[..., object], *given: Any, **named: Any) -> None:
-        """Begins a work of its kind, once the one before is done."""
-        before = self._under_way.pop(what, None)
-        if before is not None:
-            before.result()
-        self._under_way[what] = self._executor().submit(work, *given, **named)
-
     def _executor(self) -> Executor:
         if self._beside is not None:
             return self._beside
@@ -143,10 +144,13 @@ class BucketUpkeep:
             self._own = ThreadPoolExecutor(2, f"upkeep-{self._output.directory}")
         return self._own
 
-    def _settle_extent(self, oldest: int, newest: int) -> None:
-        """What is trimmed stays away after a power failure; so must the output that replaces it."""
-        if self._output.settings.durability is Durability.SYNCED:
-            return
-        for batch in range(max(oldest, self._settled), newest + 1):
-            self._output.settle(batch)
+    def _settle(self, account: Account, newest: int) -> None:
+        """What is trimmed stays away after a power failure; so must all that is needed instead."""
+        is_synced = self._output.settings.durability is Durability.SYNCED
+        oldest = {self._inputs: account.keep_from, self._output: account.keep_output_from}
+        if is_synced or max(oldest.values()) <= self._logs.first_batch:
+            return  # or nothing can be trimmed
+        for log, first in oldest.items():
+            for batch in range(max(first, self._settled), newest + 1):
+                log.settle(batch)
         self._settled = newest + 1

@@ -6,6 +6,7 @@ import errno
 import random
 import threading
 from collections import Counter
+from concurrent.futures import Future
 
 import pytest
 
@@ -29,6 +30,12 @@ def _bucket(run: Followed, **given: object) -> Bucket:
 def _feed(run: Followed, bucket: Bucket, first: int, last: int) -> None:
     for batch in range(first, last + 1):
         bucket.run(batch, run.case.batches[batch])
+
+
+def _fail(run: Followed, held: Held) -> None:
+    """What was held goes wrong."""
+    run.disk.fail_on(1, errno.EACCES)
+    held.let_go()
 
 
 def _inputs(run: Followed) -> list[int]:
@@ -70,19 +77,35 @@ def test_closing_waits_for_the_thread() -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("upkeep-")]
 
 
-def test_what_goes_wrong_is_raised_when_the_next_removal_is_due_and_not_again() -> None:
-    run, held = _run(64), Held()
+def test_what_goes_wrong_is_raised_after_the_next_batch_and_not_again() -> None:
+    run, held = _run(32), Held()
     bucket = _bucket(run, beside=held)
     _feed(run, bucket, 0, 15)
-    run.disk.fail_on(1, errno.EACCES)
-    held.let_go()
-    _feed(run, bucket, 16, 30)
+    _fail(run, held)
     with pytest.raises(NoPermission):
-        _feed(run, bucket, 31, 31)
-    assert bucket.run(31, run.case.batches[31]).was_logged, "the batch itself is done"
-    _feed(run, bucket, 32, 47)
+        _feed(run, bucket, 16, 16)
+    assert bucket.run(16, run.case.batches[16]).was_logged, "the batch itself is done"
+    _feed(run, bucket, 17, 31)
     held.let_go()
-    assert _inputs(run)[0] > 31
+    assert _inputs(run)[0] > 15
+    bucket.close()
+
+
+def test_what_is_due_begins_though_something_went_wrong_before() -> None:
+    run, held = _run(256), Held()
+    bucket = _bucket(run, beside=held)
+    for first in range(0, 240, 16):
+        _feed(run, bucket, first, first + 15)
+        held.let_go()
+    _feed(run, bucket, 240, 254)
+    failed: Future[object] = Future()
+    bucket._upkeep._under_way["trim"] = failed
+    failed.set_exception(NoPermission("no", where="there"))
+    with pytest.raises(NoPermission):
+        _feed(run, bucket, 255, 255)
+    assert len(held.held) == 2
+    held.let_go()
+    assert (_inputs(run)[0] > 240, len(_packs(run))) == (True, 1)
     bucket.close()
 
 
@@ -90,8 +113,7 @@ def test_what_goes_wrong_last_is_raised_at_the_end() -> None:
     run, held = _run(16), Held()
     bucket = _bucket(run, beside=held)
     _feed(run, bucket, 0, 15)
-    run.disk.fail_on(1, errno.EACCES)
-    held.let_go()
+    _fail(run, held)
     with pytest.raises(NoPermission):
         bucket.close()
     bucket.close()

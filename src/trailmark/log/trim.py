@@ -18,7 +18,6 @@ from collections.abc import Sequence, Set
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import LogFile, mark_name
 from trailmark.log.reader import LogReader
-from trailmark.log.storage import SPARES
 from trailmark.records import NO_BATCH
 from trailmark.values import dataclass
 
@@ -53,17 +52,17 @@ def trim_log(
 
     With ``most``, no more files than that, the oldest: the others stay for the next trim. However a
     trim is interrupted, it leaves a shorter trim or a whole one, not a hole. ``recycles`` leaves
-    the space of the last of them to segments that are written later.
+    the space of segments to those that are written later.
     """
     catalog = reader.look()
     gone = files_before(catalog, before)[:most]
     start = catalog.start
     if gone:
         # What is left over may be a name that came back, for what is another segment by now.
-        held = set(catalog.segments.values()) if recycles else set()
+        recycled = set(catalog.segments.values()) if recycles else set()
         # Where only left-overs go, the mark is there: whoever published it may not have synced it.
         start = max(start, gone[-1].last + 1)
-        _delete_behind_mark(reader, catalog, start, gone, held.intersection(gone[-SPARES:]))
+        _delete_behind_mark(reader, catalog, start, gone, recycled)
     kept = set(catalog.files).difference(gone)
     oldest = min((max(file.first, start) for file in kept), default=NO_BATCH)
     return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
@@ -98,11 +97,7 @@ class RepeatedTrim:
         storage = self._reader.storage
         _publish_mark(self._reader, before)
         for batch in range(self._oldest, before):
-            path = self._reader.segment_path(batch)
-            if batch < before - SPARES:
-                storage.delete(path, synced=False)
-            else:
-                storage.recycle(path)
+            storage.recycle(self._reader.segment_path(batch))
         storage.delete(_mark_path(self._reader, self._oldest), synced=False)
         self._oldest = before
 

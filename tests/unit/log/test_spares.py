@@ -19,7 +19,7 @@ from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import LocalStorage, RepeatedTrim, StreamLog
 from trailmark.log.storage import Entry
 from trailmark.log.storage.file_system import OperatingSystem
-from trailmark.records import FrameKind, SegmentLink
+from trailmark.records import START_OF_LOG, FrameKind, SegmentLink
 from trailmark.settings import Durability
 
 _OLD, _NEW = "in/00003/00000000000000000005.seg", "in/00003/00000000000000000021.seg"
@@ -64,14 +64,27 @@ def test_what_a_link_in_its_place_points_to_is_not_written_over(tmp_path: Path) 
     assert not (tmp_path / _SPARE).is_symlink()
 
 
-def test_what_may_not_be_written_over_is_replaced() -> None:
+@pytest.mark.parametrize(("call", "left"), [(1, [_NEW, _SPARE]), (2, [_NEW])])
+def test_what_may_not_be_renamed_or_written_over_is_not_used(call: int, left: list[str]) -> None:
     disk = SimulatedDisk()
     storage = disk.storage()
     storage.publish(_OLD, [b"0123456789"])
     storage.recycle(_OLD)
-    disk.fail_on(2, errno.EACCES)  # to open it, after it was renamed
+    disk.fail_on(call, errno.EACCES)
     assert storage.publish(_NEW, [b"abc"])
-    assert disk.files() == [_NEW]
+    assert bytes(storage.read(_NEW)) == b"abc"
+    assert disk.files() == left
+
+
+def test_without_syncing_spares_are_not_used_and_soon_gone() -> None:
+    disk = SimulatedDisk()
+    disk.storage().publish(_OLD, [b"0123456789"])
+    disk.storage().recycle(_OLD)
+    unsynced = disk.storage(Durability.UNSYNCED)
+    unsynced.publish(_NEW, [b"abc"])
+    assert disk.files() == [_NEW, _SPARE]
+    unsynced.recycle(_NEW)
+    assert disk.files() == []
 
 
 def test_a_file_that_was_there_first_stays_and_the_spare_goes(tmp_path: Path) -> None:
@@ -119,8 +132,11 @@ def test_who_has_just_taken_an_old_file_counts_as_alive(tmp_path: Path) -> None:
 
 
 def _grown(disk: SimulatedDisk) -> tuple[StreamLog, list[SegmentLink]]:
+    """Some of its spares are longer than what is written over them."""
     log = open_log(disk.storage())
-    links = fill(log, 36)
+    links = [append(log, 0, START_OF_LOG, count=70).link]
+    for batch in range(1, 36):
+        links.append(append(log, batch, links[-1], count=70 if batch % 2 else 3).link)
     RepeatedTrim(log.reader).trim(12, most=32)
     assert sum("/spare-" in path for path in disk.files()) == 12
     return log, links
@@ -194,8 +210,10 @@ def test_a_name_that_came_back_for_another_segment_is_a_missing_one() -> None:
     with pytest.raises(MissingSegment):
         open_log(disk.storage()).read_footer(3)
     assert_holds(disk, links, 12)
-    assert log.trim(13).deleted[0] == Path(came_back).name
-    assert_holds(disk, links, 13)
+    files = disk.files()
+    RepeatedTrim(log.reader).trim(13, most=1)
+    assert disk.files() == [path for path in files if path != came_back], "no spare was made of it"
+    assert_holds(disk, links, 12)
 
 
 class _RecyclesMeanwhile(LocalStorage):
@@ -204,18 +222,26 @@ class _RecyclesMeanwhile(LocalStorage):
     keeps_name = False
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> memoryview:
-        data = bytearray(super().read(path, offset, length))
-        data[len(data) // 2] ^= 1
+        return self._written_over(path, super().read(path, offset, length))
+
+    def read_tail(self, path: str, length: int) -> tuple[memoryview, int]:
+        data, size = super().read_tail(path, length)
+        return self._written_over(path, data), size
+
+    def _written_over(self, path: str, data: memoryview) -> memoryview:
         if not self.keeps_name:
             self.recycle(path)
-        return memoryview(data)
+        changed = bytearray(data)
+        changed[-30] ^= 1  # the footer
+        return memoryview(changed)
 
 
 @pytest.mark.parametrize("keeps_name", [False, True])
 def test_who_reads_a_segment_while_it_is_written_over_finds_it_gone(keeps_name: bool) -> None:
-    disk = SimulatedDisk()
-    fill(open_log(disk.storage()), 3)
-    storage = _RecyclesMeanwhile(ROOT, file_system=disk)
-    storage.keeps_name = keeps_name
-    with pytest.raises(DamagedSegment if keeps_name else MissingSegment):
-        open_log(storage).read(1)
+    for read in (StreamLog.read, StreamLog.read_footer):
+        disk = SimulatedDisk()
+        fill(open_log(disk.storage()), 3)
+        storage = _RecyclesMeanwhile(ROOT, file_system=disk)
+        storage.keeps_name = keeps_name
+        with pytest.raises(DamagedSegment if keeps_name else MissingSegment):
+            read(open_log(storage), 1)

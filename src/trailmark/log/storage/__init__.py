@@ -13,6 +13,6 @@ What it leaves to others: what is in the files, and which may be deleted.
 from trailmark.log.storage.local import LocalStorage
 from trailmark.log.storage.opening import open_storage
 from trailmark.log.storage.protocol import Entry, Part, Storage
-from trailmark.log.storage.spares import SPARES, is_spare
+from trailmark.log.storage.spares import is_spare
 
-__all__ = ["SPARES", "Entry", "LocalStorage", "Part", "Storage", "is_spare", "open_storage"]
+__all__ = ["Entry", "LocalStorage", "Part", "Storage", "is_spare", "open_storage"]

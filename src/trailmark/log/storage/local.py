@@ -128,8 +128,9 @@ class LocalStorage:
         spare = spare_name(name)
         if spare is None or not self._synced:
             # Names that are not synced may come back after a power failure, next to the file that
-            # was written over theirs.
-            self.delete(path, synced=False)
+            # was written over theirs. Spares of a time when they were synced only take room.
+            for gone in (path, f"{directory}/{spare}") if spare is not None else (path,):
+                self.delete(gone, synced=False)
             return
         with translated("recycle the file", self._at(path)), suppress(FileNotFoundError):
             self._files.rename(self._at(path), f"{self._at(directory)}/{spare}")
@@ -193,13 +194,13 @@ class LocalStorage:
         try:
             # Whoever renames it has it for itself.
             self._files.rename(f"{os.path.dirname(temporary)}/{spare}", temporary)
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, PermissionError):
+            return None  # none, or another user's: a new file will do
         try:
             descriptor = self._files.open(temporary)
         except OSError:
-            descriptor = None  # another user's, or no file at all: a new one will do
-        if descriptor is not None:
+            pass  # another user's, or no plain file
+        else:
             if self._files.links(descriptor) == 1:
                 return descriptor
             # Somebody has a name of their own for it, a backup of hard links for instance.

@@ -77,7 +77,8 @@ class Storage(Protocol):
     def recycle(self, path: str) -> None:
         """`delete`, not synced, that may leave the file's space to one that is written later.
 
-        Who reads the file at the moment may find anything in it, but finds it gone afterwards.
+        Who reads the file at the moment may find anything in it, but then finds it gone. Only a
+        file that has a second name may stay, as it was.
         """
 
     def set_aside(self, path: str) -> str:

@@ -1,9 +1,9 @@
 """Spares: files that nobody needs any more, kept to be written over.
 
 Blocks that a file has already need not be found, and not be freed: to write over an old file of
-the same size takes half of the time of writing a new one and deleting the old one. A directory has
-a few numbered places for spares; which one a file goes to, and which one the next file looks in,
-follows from the number in its name, so that processes need not tell each other.
+the same size takes half to two thirds of the time of writing a new one and deleting the old one. A
+directory has a few numbered places for spares; which one a file goes to, and which one the next
+file looks in, follows from the number in its name, so that processes need not tell each other.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from tests.support.policies import random_policy
 from tests.support.seeds import reported
 from tests.support.strategies import random_case
 from trailmark.engine import upkeep
-from trailmark.log import trim
 from trailmark.log.storage import spares
 
 
@@ -25,7 +24,6 @@ def kept_short() -> Iterator[None]:
     with (
         mock.patch.multiple(upkeep, _TRIM_EVERY=2, _MERGE_EVERY=8),
         mock.patch.object(spares, "SPARES", 2),
-        mock.patch.object(trim, "SPARES", 2),
     ):
         yield
 
@@ -42,6 +40,7 @@ def run_crash_case(seed: int) -> int:
         if rng.random() < 0.25:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory()), "cache")
         query = Query(case, SimulatedDisk(), random_policy(rng), rng.choice((1, 1, 2, 3)), root)
+        query.retain_batches = rng.choice((None, 1, 2, 4))
         stack.callback(query.stop)
         judge = Judge(case, query.buckets)
         plan = CrashPlan(rng, crash_chance=rng.choice((0.1, 0.5, 0.8)))

@@ -195,7 +195,8 @@ class SimulatedDisk:
             directory, name = self._parent(target)
             origin, old_name = self._parent(source)
             assert origin is directory, "only renames within a directory are in one step"
-            directory.change({name: file, old_name: None})
+            if directory.names.get(name) is not file:  # of two names for one file both stay
+                directory.change({name: file, old_name: None})
 
     def unlink(self, path: str) -> None:
         with self._change(path):

@@ -117,6 +117,16 @@ def test_a_rename_happens_in_one_step() -> None:
     assert outcomes(prepare) == {b"old", b"new"}
 
 
+def test_a_rename_to_another_name_of_the_same_file_does_nothing(
+    disk: SimulatedDisk, tmp_path: Path
+) -> None:
+    for files, where in ((disk, "/disk"), (OperatingSystem(), str(tmp_path))):
+        written(files, f"{where}/x", b"a")
+        files.link(f"{where}/x", f"{where}/y")
+        files.rename(f"{where}/x", f"{where}/y")
+        assert sorted(entry.name for entry in files.list_directory(where)) == ["x", "y"]
+
+
 def test_a_file_in_a_directory_whose_name_is_not_synced_may_vanish() -> None:
     lost = 0
     for state in range(50):

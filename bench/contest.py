@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,8 @@ class Beside(ThreadPoolExecutor):
 
     def __init__(self) -> None:
         super().__init__(1)
-        self.seconds = 0.0
+        self._seconds = 0.0
+        self._lock = Lock()
 
     def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
         def measured() -> Any:
@@ -99,9 +101,16 @@ class Beside(ThreadPoolExecutor):
             try:
                 return work(*given, **named)
             finally:
-                self.seconds += time.thread_time() - began
+                with self._lock:
+                    self._seconds += time.thread_time() - began
 
         return super().submit(measured)
+
+    def take_seconds(self) -> float:
+        """What it has taken since this was asked last."""
+        with self._lock:
+            seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
     def wait(self) -> None:
         """Waits until all of it is done."""
@@ -240,8 +249,7 @@ class _Runner:
         self.measured.processor[self._repetition, batch] = processor
 
     def _take_beside(self, batch: int) -> None:
-        seconds, self._beside.seconds = self._beside.seconds, 0.0
-        self.measured.beside[self._repetition, batch] += seconds
+        self.measured.beside[self._repetition, batch] += self._beside.take_seconds()
 
     def _open(self) -> None:
         operator = aggregate()

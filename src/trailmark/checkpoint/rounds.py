@@ -24,8 +24,8 @@ from trailmark.settings import format_duration
 
 #: The part of the objective that predictions are held to: recoveries differ.
 _SHARE = 0.8
-#: A pause that nobody notices, however short the batches are.
-_PAUSE_US = 10_000.0
+#: A pause that nobody notices, however short the batches are: on Spark none takes less than 250 ms.
+_PAUSE_US = 50_000.0
 
 
 def choose_within(policy: Continuous, moment: Moment, affordable: int | None) -> Choice:

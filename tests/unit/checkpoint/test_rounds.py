@@ -14,7 +14,7 @@ from trailmark.records import NO_BATCH, FootprintKind
 
 _BATCHES = 50
 _SHARE = 0.8
-_PAUSE_US = 10_000.0
+_PAUSE_US = 50_000.0
 _CASES = workloads(_BATCHES)
 _KINDS = pytest.mark.parametrize("kind", _CASES)
 

@@ -59,12 +59,21 @@ def verify_log(reader: LogReader) -> VerifyReport:
     catalog = reader.look()
     problems: list[Problem] = []
     copies: list[Copy] = []
-    for file in catalog.files:
-        try:
-            copies += _read_copies(reader, file, problems)
-        except FileNotFoundError:
-            continue  # merged or trimmed since the directory was listed
+    read: set[str] = set()
+    while unread := [file for file in catalog.files if file.name not in read]:
+        is_outdated = False
+        for file in unread:
+            try:
+                copies += _read_copies(reader, file, problems)
+            except FileNotFoundError:
+                is_outdated = True  # merged or trimmed since the directory was listed
+        read.update(file.name for file in unread)
+        if is_outdated:
+            catalog = reader.look()
+    held = {reader.path(file) for file in catalog.files}
+    copies = [copy for copy in copies if reader.path(copy.file) in held]
     copies.sort(key=lambda copy: copy.batch)
+    problems = [problem for problem in problems if problem.path in held]
     problems += _check_order(reader, copies)
     problems.sort(key=lambda problem: problem.batch)
     size = sum(file.size for file in catalog.files)

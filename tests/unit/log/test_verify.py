@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from zlib import crc32
 
-from tests.support.disk import SimulatedDisk
+import pytest
+
+from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.logs import OTHER_ID, append, fill, open_log
-from trailmark.log import StreamLog
+from trailmark.log import LocalStorage, StreamLog
 from trailmark.records import SegmentLink
 
 
@@ -115,3 +118,32 @@ def test_two_different_segments_of_one_batch_are_reported() -> None:
     (problem,) = log.verify().problems
     assert other.created
     assert (problem.trouble, problem.batch) == ("ambiguous", 2)
+
+
+class _Meanwhile(LocalStorage):
+    """Somebody does something to the log while its third segment is about to be read."""
+
+    does: Callable[[], object]
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> memoryview:
+        if path.endswith("2.seg") and "does" in vars(self):
+            vars(self).pop("does")()
+        return super().read(path, offset, length)
+
+
+@pytest.mark.parametrize("damaged", [None, 0, 7])
+@pytest.mark.parametrize("what", ["trim", "merge"])
+def test_what_is_trimmed_or_merged_meanwhile_is_not_missed(what: str, damaged: int | None) -> None:
+    disk = SimulatedDisk()
+    fill(open_log(disk.storage()), 10)
+    if damaged is not None:
+        disk.flip(f"in/00003/{damaged:020d}.seg", 100, 3)
+    storage = _Meanwhile(ROOT, file_system=disk)
+    other = open_log(disk.storage())
+    storage.does = lambda: other.trim(5) if what == "trim" else other.merge(6)
+    report = open_log(storage).verify()
+    gone = what == "trim" and damaged == 0
+    expected = [] if damaged is None or gone else [("damaged", damaged)]
+    assert [(p.trouble, p.batch) for p in report.problems] == expected
+    assert report.batches == (5 if what == "trim" else 10)
+    assert {copy.batch for copy in report.copies} == set(range(5 if what == "trim" else 0, 10))

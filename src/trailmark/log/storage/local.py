@@ -13,6 +13,7 @@ last::
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -194,8 +195,12 @@ class LocalStorage:
         try:
             # Whoever renames it has it for itself.
             self._files.rename(f"{os.path.dirname(temporary)}/{spare}", temporary)
-        except (FileNotFoundError, PermissionError):
-            return None  # none, or another user's: a new file will do
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            if error.errno != errno.EPERM:
+                raise
+            return None  # another user's, in a directory where only they may rename it
         try:
             descriptor = self._files.open(temporary)
         except OSError:

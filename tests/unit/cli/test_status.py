@@ -6,8 +6,8 @@ import io
 import json
 import re
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,7 +146,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         if len(waited) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    # Not of the module time itself: threads of other tests may sleep, too.
+    monkeypatch.setattr("trailmark.cli.status.time", SimpleNamespace(sleep=sleep))
     return waited
 
 

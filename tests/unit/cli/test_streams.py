@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,7 +136,8 @@ def test_watching_a_stream_shows_new_batches(
             raise KeyboardInterrupt
         stream.run(1)
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    # Not of the module time itself: threads of other tests may sleep, too.
+    monkeypatch.setattr("trailmark.cli.status.time", SimpleNamespace(sleep=sleep))
     said = run("status", stream.path, "--watch", "--json")
     assert said.code == 0
     assert [each["last_batch"] for each in _lines(said)] == [5, 6, 7]

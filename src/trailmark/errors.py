@@ -53,6 +53,13 @@ class TrailmarkError(Exception):
             lines.append(f"  next:  {fix}")
         super().__init__("\n".join(lines))
 
+    @property
+    def line(self) -> str:
+        """All of it on one line, for logs and tables."""
+        where = f" ({self.where})" if self.where else ""
+        text = f"{type(self).__name__}: {self.what}{where} {self.fix}"
+        return " ".join(text.split())
+
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries (Spark workers); the default would lose the keywords.
         return (_rebuild, (type(self), self.what, self.where, self.fix))

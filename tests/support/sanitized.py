@@ -23,6 +23,19 @@ def _stand_in(library: str) -> None:
     vars(ctypes)["CDLL"] = load_other
 
 
+def _nested(rng: random.Random) -> Any:
+    """Rows of columns with columns in them, somewhere in the middle of others."""
+    import pyarrow as pa
+
+    words = [None if rng.random() < 0.2 else "x" * rng.randrange(20) for _ in range(50)]
+    lists = [None if rng.random() < 0.2 else words[: rng.randrange(5)] for _ in words]
+    structs = [{"lists": each, "map": [("k", 1)] * rng.randrange(3)} for each in lists]
+    kind = pa.struct([("lists", pa.list_(pa.string())), ("map", pa.map_(pa.string(), pa.int16()))])
+    columns = [pa.array(lists, pa.large_list(pa.string())), pa.array(structs, kind)]
+    first = rng.randrange(50)
+    return pa.RecordBatch.from_arrays(columns, ["a", "b"]).slice(first, rng.randrange(51 - first))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library", help="the kernel, built with sanitizers")
@@ -34,7 +47,7 @@ def main() -> None:
     from tests.support.checks import check_against_oracle, check_restricted_replay
     from tests.support.strategies import random_case
     from tests.support.tables import ExactMemory, cramped
-    from trailmark.kernel.columns import fingerprint
+    from trailmark.kernel.fingerprints import fingerprint
     from trailmark.kernel.library import kernel
 
     assert kernel._name == chosen.library
@@ -45,6 +58,7 @@ def main() -> None:
         with cramped():
             for batch in case.batches:
                 fingerprint(batch)
+            fingerprint(_nested(rng))
             check_against_oracle(case, ExactMemory)
             check_restricted_replay(random_case(rng), rng, ExactMemory)
     print("done", flush=True)

@@ -72,7 +72,13 @@ def random_case(rng: random.Random, *, may_overflow: bool = False) -> Case:
         late=rng.choice(("drop", "keep")),
         batches=batches,
         watermarks=watermarks,
+        order_by=_order(rng, names),
     )
+
+
+def _order(rng: random.Random, names: list[str]) -> list[str]:
+    """Mostly none; keys, values and event times alike."""
+    return rng.sample(names, rng.choice((0, 0, 0, 1, 1, min(2, len(names)))))
 
 
 def _rows_in_batch(rng: random.Random) -> int:

@@ -9,13 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaError
-from trailmark.kernel.library import address, kernel
-from trailmark.kernel.scratch import scratch
-from trailmark.records import Fingerprint
 from trailmark.values import dataclass
 
 _MOST_TEXT = (1 << 31) - 1
-_DIGEST_SEED = np.uint64(0x243F6A8885A308D3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +82,6 @@ def is_readable(kind: pa.DataType) -> bool:
     return bool(is_text or is_bytes or t.is_primitive(kind) or t.is_decimal(kind))
 
 
-def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
-    """An order-independent digest of the rows: equal for equal multisets of rows."""
-    count = rows.num_rows
-    digests = scratch("row digests", count, np.uint64)
-    digests.fill(_DIGEST_SEED)
-    if count:
-        for column in rows.columns:
-            v = view(plain(column))
-            if v.is_text:
-                kernel.tm_digest_strings(
-                    address(digests), v.offsets, v.data, v.validity, v.first, count
-                )
-            else:
-                kernel.tm_digest_fixed(
-                    address(digests), v.data, v.width, v.validity, v.first, count
-                )
-    return Fingerprint(count, kernel.tm_digest_sum(address(digests), count))
-
-
 def bitmap(is_valid: npt.NDArray[Any] | None) -> pa.Buffer | None:
     """A validity bitmap, or none when everything is valid."""
     if is_valid is None or is_valid.all():
@@ -143,6 +120,12 @@ def is_plain_number(column: pa.Array) -> bool:
     """Whether a column holds whole or floating numbers, and no null."""
     t = pa.types
     return not column.null_count and (t.is_integer(column.type) or t.is_floating(column.type))
+
+
+def column_type(rows: pa.RecordBatch, name: str) -> pa.DataType | None:
+    """The type of a column; None if there is none of this name, or more than one."""
+    places = rows.schema.get_all_field_indices(name)
+    return rows.schema.field(places[0]).type if len(places) == 1 else None
 
 
 def chosen_rows(rows: pa.RecordBatch, is_chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:

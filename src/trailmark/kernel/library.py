@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ _SIGNATURES = {
     "tm_hash_keys": "qpp",
     "tm_digest_fixed": "ppqpqq",
     "tm_digest_strings": "ppppqq",
+    "tm_digest_lists": "ppppqqi",
     "tm_digest_sum": "pq",
     "tm_release_closed": "pp",
     "tm_reindex": "pqpq",
@@ -162,6 +164,13 @@ _TYPES: dict[str, Any] = {"p": c_void_p, "q": c_int64, "i": c_int32}
 
 
 def _load() -> ctypes.CDLL:
+    if sys.byteorder != "little":
+        # Here and not where logs are opened: tables in memory have this order, too.
+        raise TrailmarkError(
+            "This machine puts the highest byte of a number first; logs have the lowest first.",
+            where="sys.byteorder",
+            fix="Use a little-endian machine: x86-64, AArch64, ppc64le and most others are.",
+        )
     path = Path(__file__).with_name("libkernel.so")
     try:
         library = ctypes.CDLL(str(path))
@@ -179,6 +188,11 @@ def _load() -> ctypes.CDLL:
 
 
 kernel: Any = _load()
+
+
+def functions() -> list[str]:
+    """The names of everything that the kernel can be called for."""
+    return list(_SIGNATURES)
 
 
 def address(array: npt.NDArray[Any] | None) -> int | None:
@@ -212,6 +226,7 @@ __all__ = [
     "TimeWindows",
     "Updates",
     "address",
+    "functions",
     "kernel",
     "reference",
 ]

@@ -125,6 +125,25 @@ void tm_digest_strings(uint64_t *digests, const int32_t *offsets, const uint8_t 
     }
 }
 
+/* Adds one column of lists to the digests of the rows, given the digests of all elements: in their order,
+ * or, of maps, in any. */
+void tm_digest_lists(uint64_t *digests, const int64_t *offsets, const uint64_t *elements,
+                     const uint8_t *validity, int64_t first, int64_t count, int32_t is_ordered) {
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_valid(validity, first + i)) {
+            digests[i] = absorb64(~digests[i], NULL_WORD);
+            continue;
+        }
+        uint64_t h = absorb64(digests[i], (uint64_t)(offsets[i + 1] - offsets[i]));
+        uint64_t sum = 0;
+        for (int64_t at = offsets[i]; at < offsets[i + 1]; at++) {
+            if (is_ordered) h = absorb64(h, elements[at]);
+            else sum += finish64(elements[at]);
+        }
+        digests[i] = is_ordered ? h : absorb64(h, sum);
+    }
+}
+
 /* Sum of the finished row digests: the order of the rows does not matter. */
 uint64_t tm_digest_sum(const uint64_t *digests, int64_t count) {
     uint64_t sum = 0;

@@ -111,15 +111,18 @@ int64_t tm_overlapping_count(tm_table *t, const tm_keys *keys, const tm_count_wi
             newest = slot;
         }
         tm_slot *newer = NULL;
+        int64_t met = 0;
         for (slot = newest; slot; ) {
             tm_slot *s = slot_at(t, slot);
             int64_t next = s->chain;
+            if (++met > most) { *need = BROKEN; return row; }
             if (!spec->replay || s->footprint < spec->batch) {
                 if (spec->replay && s->fill + 1 >= spec->size) { *need = BROKEN; return row; }
                 int32_t number = local_number(s, slot, 1, local);
                 pairs->row[pairs->count] = (int32_t)row;
                 pairs->window[pairs->count++] = number;
                 if (++s->fill == spec->size) {  /* always the oldest of the chain, and never the only one */
+                    if (!newer) { *need = BROKEN; return row; }
                     local->is_closed[number] = 1;
                     newer->chain = (uint32_t)next;
                     close_window(t, s);

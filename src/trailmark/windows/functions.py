@@ -90,12 +90,18 @@ def variance(column: str) -> Function:
 
 
 def first(column: str, *, ignore_nulls: bool = False) -> Function:
-    """Value of the window's first tuple, or its first value that is not null."""
+    """Value of the window's first tuple, or its first value that is not null.
+
+    Which tuple of a batch comes first, ``order_by`` of the aggregate says.
+    """
     return Function("first", column, skip_nulls=ignore_nulls)
 
 
 def last(column: str, *, ignore_nulls: bool = False) -> Function:
-    """Value of the window's last tuple, or its last value that is not null."""
+    """Value of the window's last tuple, or its last value that is not null.
+
+    Which tuple of a batch comes last, ``order_by`` of the aggregate says.
+    """
     return Function("last", column, skip_nulls=ignore_nulls)
 
 

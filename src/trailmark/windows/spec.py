@@ -75,9 +75,22 @@ Window = CountWindow | TimeWindow
 
 
 def window_from_description(described: Mapping[str, Any]) -> Window:
-    """The window that described itself so."""
-    fields = {name: value for name, value in described.items() if name != "kind"}
-    return CountWindow(**fields) if described["kind"] == "count" else TimeWindow(**fields)
+    """The window that described itself so.
+
+    Anything that cannot have raises ``KeyError``, ``TypeError`` or ``ValueError``.
+    """
+    size, slide = described["size"], described["slide"]
+    if described["kind"] == "count":
+        return count_window(size, slide)
+    if described["kind"] != "time" or not isinstance(described["column"], str):
+        raise ValueError("no window of tuples or of time")
+    lengths = (size, slide, described["delay"])
+    if any(type(each) is not int or not 0 <= each <= _LONGEST_US for each in lengths):
+        raise ValueError(f"a length that no window has: {lengths}")
+    if not slide > 0 or not size > 0:
+        raise ValueError("a window without a length")
+    _check_overlap(size, slide, "time_window")
+    return TimeWindow(described["column"], size, slide, described["delay"])
 
 
 def count_window(size: int, slide: int | None = None) -> CountWindow:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.support.plain import array_of, batch_of
-from trailmark.kernel.columns import contiguous, fingerprint, is_readable
+from trailmark.kernel.columns import contiguous, is_readable
+from trailmark.kernel.fingerprints import fingerprint, joined
 
 _VALUES: list[tuple[pa.DataType, Any, Any]] = [
     (pa.int8(), 1, 2),
@@ -183,3 +184,72 @@ def test_the_digest_is_the_one_that_the_format_documents() -> None:
             digest = _absorb_value(digest, value)
         total = (total + _finish(digest)) & _BITS
     assert fingerprint(rows).digest == total
+
+
+# Columns with columns in them.
+
+_STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string())])
+_NESTED: list[tuple[pa.DataType, list[Any]]] = [
+    (_STRUCT, [None, {"a": None, "b": None}, {"a": 1, "b": "x"}, {"a": 1, "b": None}]),
+    (pa.list_(pa.int32()), [None, [], [None], [1, 2], [2, 1], [1], [1, 2, None]]),
+    (pa.large_list(pa.string()), [None, [], ["ab", "c"], ["a", "bc"], ["abc"]]),
+    (pa.list_(pa.float64(), 2), [None, [0.0, 1.0], [-0.0, 1.0], [float("nan"), 1.0], [None, 1.0]]),
+    (pa.list_(pa.list_(pa.int8())), [None, [], [[]], [None], [[], []], [[1, 2]], [[1], [2]]]),
+    (pa.map_(pa.string(), pa.int64()), [None, [], [("a", 1)], [("a", 2)], [("a", 1), ("b", 2)]]),
+    (pa.map_(pa.string(), pa.list_(_STRUCT)), [None, [("a", [])], [("a", [{"a": 1, "b": "x"}])]]),
+    (pa.list_(pa.timestamp("us", "UTC")), [[1], [2], [None]]),
+    (pa.struct([("d", pa.decimal128(38, 2))]), [{"d": Decimal("1.00")}, {"d": None}, None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), _NESTED, ids=str)
+def test_nested_values_that_differ_have_different_ones(kind: pa.DataType, values: Any) -> None:
+    assert len({fingerprint(_one([value], kind)).digest for value in values}) == len(values)
+
+
+@pytest.mark.parametrize(("kind", "values"), _NESTED, ids=str)
+def test_nested_values_have_them_wherever_they_lie(kind: pa.DataType, values: Any) -> None:
+    values = values * 5
+    whole = _one(values, kind)
+    assert fingerprint(_one(values[::-1], kind)) == fingerprint(whole)
+    for start in range(len(values)):
+        for length in (0, 1, 3, len(values) - start):
+            part = whole.slice(start, length)
+            assert fingerprint(part) == fingerprint(_one(values[start : start + length], kind))
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_rows_have_one_however_they_are_cut(count: int) -> None:
+    rows = pa.RecordBatch.from_pylist(
+        [{"a": n % 3, "b": [str(n)] * (n % 4), "c": {"d": None if n % 5 else n}} for n in range(50)]
+    )
+    parts = [rows.slice(first, count) for first in range(0, rows.num_rows, count)]
+    assert joined(fingerprint(part) for part in reversed(parts)) == fingerprint(rows)
+
+
+def test_entries_of_a_map_have_no_order() -> None:
+    kind = pa.map_(pa.string(), pa.int64())
+    one, other = [("a", 1), ("b", 2)], [("b", 2), ("a", 1)]
+    assert fingerprint(_one([one], kind)) == fingerprint(_one([other], kind))
+    swapped = [("a", 2), ("b", 1)]
+    assert fingerprint(_one([one], kind)) != fingerprint(_one([swapped], kind))
+
+
+def test_a_column_of_nothing_but_nulls_has_one() -> None:
+    assert fingerprint(_one([None, None], pa.null())).rows == 2
+
+
+def test_wider_offsets_and_dictionaries_do_not_matter() -> None:
+    words = ["a", None, "bc", "a"]
+    expected = fingerprint(_one(words, pa.string()))
+    assert fingerprint(_one(words, pa.large_string())) == expected
+    encoded = pa.array(words).dictionary_encode()
+    assert fingerprint(pa.RecordBatch.from_arrays([encoded], names=["a"])) == expected
+
+
+def test_what_lies_under_a_null_list_does_not_matter() -> None:
+    offsets, values = pa.array([0, 2, 3], pa.int32()), pa.array([1, 2, 3], pa.int32())
+    hidden = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, False]))
+    assert fingerprint(pa.RecordBatch.from_arrays([hidden], names=["a"])) == fingerprint(
+        _one([None, [3]], pa.list_(pa.int32()))
+    )

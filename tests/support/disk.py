@@ -3,7 +3,8 @@
 `SimulatedDisk` stands behind the file-system seam, so what is tested is the very order in which
 `LocalStorage` writes, syncs, links and unlinks. It knows two truths: what the operating system
 shows, and what would be found after a power failure. ``sync`` of a file moves its bytes, ``sync``
-of a directory its names, from the first to the second.
+of a directory its names, from the first to the second. As on Linux, bytes whose ``sync`` failed
+count as written from then on: the next one says that all is well, and moves nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import errno
 import os
 import random
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tests.support.disk_nodes import Crashed, Directory, File, Node, survivors
@@ -22,7 +23,7 @@ from trailmark.log.storage import LocalStorage, Part
 from trailmark.log.storage.file_system import DirectoryEntry
 from trailmark.settings import Durability
 
-__all__ = ["Crashed", "FillingDisk", "SimulatedDisk"]
+__all__ = ["REPEATABLE", "Crashed", "FillingDisk", "SimulatedDisk", "may_go_untold"]
 
 ROOT = "/disk"
 
@@ -36,6 +37,7 @@ class _Opened:
 
     def put(self, data: bytes) -> None:
         self.file.data[self.end : self.end + len(data)] = data
+        self.file.is_lost = False
         self.end += len(data)
 
 
@@ -43,15 +45,30 @@ class _Opened:
 class _Schedule:
     stop_at: int | None = None
     fail_at: int | None = None
-    fail_with: int = 0
+    fail_with: int | None = None
+    is_carried_out: bool = False
     is_down: bool = False
+
+
+#: What a request that was carried out says when it comes again, as a network file system's does
+#: that got no answer to the first. Others can be repeated, or fail for want of an answer.
+REPEATABLE = {
+    "create": errno.EEXIST,
+    "link": errno.EEXIST,
+    "make_directory": errno.EEXIST,
+    "rename": errno.ENOENT,
+    "unlink": errno.ENOENT,
+}
+#: The calls that change nothing.
+_LOOKS = frozenset({"open", "links", "close", "is_same", "read", "size", "list_directory"})
 
 
 @dataclass
 class SimulatedDisk:
     """Implements `FileSystem`; thread-safe.
 
-    ``operations`` counts the calls that change something, ``calls`` counts all of them.
+    ``operations`` counts the calls that change something, ``calls`` counts all of them, ``failed``
+    is the last that was made to fail: its name and path.
     ``capacity`` is in bytes of file content; None is boundless. ``largest_write`` makes one call
     take no more than that, as the real one may.
     """
@@ -61,6 +78,7 @@ class SimulatedDisk:
     now_us: int = 0
     operations: int = 0
     calls: int = 0
+    failed: tuple[str, str] | None = None
     _root: Directory = field(default_factory=Directory)
     _opened: dict[int, _Opened] = field(default_factory=dict)
     _next_descriptor: int = 3
@@ -86,8 +104,18 @@ class SimulatedDisk:
         self._schedule.fail_at = self.calls + call
         self._schedule.fail_with = code
 
+    def lose_answer(self, call: int, code: int | None = None) -> None:
+        """Carry out the n-th call from now, but report a failure; once.
+
+        Without a code it fails as if the request had been sent twice and only the second answer
+        had come.
+        """
+        self._schedule.fail_at = self.calls + call
+        self._schedule.fail_with = code
+        self._schedule.is_carried_out = True
+
     def relax(self) -> None:
-        """Forget what `stop_after` and `fail_on` have planned."""
+        """Forget what has been planned."""
         self._schedule = _Schedule()
 
     def crash(self, rng: random.Random) -> None:
@@ -132,7 +160,7 @@ class SimulatedDisk:
     # The calls of `FileSystem`.
 
     def create(self, path: str) -> int:
-        with self._change(path):
+        with self._call("create", path):
             directory, name = self._parent(path)
             if name in directory.names:
                 raise _error(errno.EEXIST, path)
@@ -141,11 +169,11 @@ class SimulatedDisk:
             return self._give(file)
 
     def open(self, path: str) -> int:
-        with self._look(path):
+        with self._call("open", path):
             return self._give(self._file(path))
 
     def links(self, descriptor: int) -> int:
-        with self._look(""):
+        with self._call("links", ""):
             file = self._opened[descriptor].file
             return sum(each is file for each in _files_below(self._root))
 
@@ -154,35 +182,38 @@ class SimulatedDisk:
         with self._lock:
             opened = self._opened.get(descriptor)
             try:
-                self._count("", changes=True)
+                with self._call("write", ""):
+                    assert opened is not None
+                    data = data[: self._room_for(opened)]
+                    opened.put(data)
+                    return len(data)
             except Crashed:
                 if opened is not None:
                     opened.put(data[: len(data) // 2])
                 raise
-            assert opened is not None
-            if self.capacity is not None:
-                # What is written over takes no more room than it has.
-                held = len(opened.file.data) - opened.end
-                data = data[: max(0, held + self.capacity - self._used())]
-                if not data:
-                    raise _error(errno.ENOSPC, "")
-            opened.put(data)
-            return len(data)
+
+    def _room_for(self, opened: _Opened) -> int | None:
+        if self.capacity is None:
+            return None
+        # What is written over takes no more room than it has.
+        room = len(opened.file.data) - opened.end + self.capacity - self._used()
+        if room <= 0:
+            raise _error(errno.ENOSPC, "")
+        return room
 
     def cut(self, descriptor: int, size: int) -> None:
-        with self._change(""):
+        with self._call("cut", ""):
             del self._opened[descriptor].file.data[size:]
 
     def sync(self, descriptor: int) -> None:
-        with self._change(""):
-            self._opened[descriptor].file.sync()
+        self._sync("sync", "", lambda: self._opened[descriptor].file)
 
     def close(self, descriptor: int) -> None:
-        with self._look(""):
+        with self._call("close", ""):
             del self._opened[descriptor]
 
     def link(self, source: str, target: str) -> None:
-        with self._change(target):
+        with self._call("link", target):
             file = self._file(source)
             directory, name = self._parent(target)
             if name in directory.names:
@@ -190,7 +221,7 @@ class SimulatedDisk:
             directory.change({name: file})
 
     def rename(self, source: str, target: str) -> None:
-        with self._change(target):
+        with self._call("rename", target):
             file = self._file(source)
             directory, name = self._parent(target)
             origin, old_name = self._parent(source)
@@ -199,39 +230,42 @@ class SimulatedDisk:
                 directory.change({name: file, old_name: None})
 
     def unlink(self, path: str) -> None:
-        with self._change(path):
+        with self._call("unlink", path):
             self._file(path)
             directory, name = self._parent(path)
             directory.change({name: None})
 
     def make_directory(self, path: str) -> None:
-        with self._change(path):
+        with self._call("make_directory", path):
             directory, name = self._parent(path)
             if name in directory.names:
                 raise _error(errno.EEXIST, path)
             directory.change({name: Directory()})
 
+    def is_same(self, path: str, other: str) -> bool:
+        with self._call("is_same", other):
+            return self._node(path) is self._node(other)
+
     def sync_file(self, path: str) -> None:
-        with self._change(path):
-            self._file(path).sync()
+        self._sync("sync_file", path, lambda: self._file(path))
 
     def sync_directory(self, path: str) -> None:
-        with self._change(path):
+        with self._call("sync_directory", path):
             self._directory(path).sync()
 
     def read(self, path: str, offset: int, length: int | None) -> tuple[memoryview, int]:
-        with self._look(path):
+        with self._call("read", path):
             data = bytes(self._file(path).data)
             start = offset if offset >= 0 else max(0, len(data) + offset)
             end = len(data) if length is None else start + length
             return memoryview(data)[start:end], len(data)
 
     def size(self, path: str) -> int:
-        with self._look(path):
+        with self._call("size", path):
             return len(self._file(path).data)
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
-        with self._look(path):
+        with self._call("list_directory", path):
             names = self._directory(path).names.items()
             return [
                 DirectoryEntry(name, _size_of(node), self.now_us, isinstance(node, File))
@@ -241,29 +275,43 @@ class SimulatedDisk:
     # How they are carried out.
 
     @contextmanager
-    def _change(self, path: str) -> Iterator[None]:
+    def _call(self, name: str, path: str) -> Iterator[None]:
+        """Counts a call; fails it, before or after it is carried out, if that is planned."""
         with self._lock:
-            self._count(path, changes=True)
+            failure = self._begin(name, path)
             yield
+            if failure is not None:
+                raise failure
 
-    @contextmanager
-    def _look(self, path: str) -> Iterator[None]:
-        with self._lock:
-            self._count(path, changes=False)
-            yield
-
-    def _count(self, path: str, *, changes: bool) -> None:
+    def _begin(self, name: str, path: str) -> OSError | None:
+        """The failure that is to be reported once the call is carried out."""
         schedule = self._schedule
         if schedule.is_down:
             raise Crashed
         self.calls += 1
+        failure = None
         if self.calls == schedule.fail_at:
-            raise _error(schedule.fail_with, path)
-        if changes:
+            code = schedule.fail_with
+            failure = _error(REPEATABLE.get(name, errno.EIO) if code is None else code, path)
+            self.failed = name, path
+            if not schedule.is_carried_out:
+                raise failure
+        if name not in _LOOKS:
             self.operations += 1
             if self.operations == schedule.stop_at:
                 schedule.is_down = True
                 raise Crashed
+        return failure
+
+    def _sync(self, name: str, path: str, find: Callable[[], File]) -> None:
+        with self._lock:
+            try:
+                with self._call(name, path):
+                    find().sync()
+            except OSError:
+                with suppress(OSError):
+                    find().is_lost = True
+                raise
 
     def _give(self, file: File) -> int:
         descriptor = self._next_descriptor
@@ -310,6 +358,21 @@ class SimulatedDisk:
     def _used(self) -> int:
         held = {*_files_below(self._root), *(opened.file for opened in self._opened.values())}
         return sum(len(file.data) for file in held)
+
+
+def may_go_untold(disk: SimulatedDisk) -> bool:
+    """Whether nobody need be told of the call that was made to fail.
+
+    Because it leaves no more than a temporary behind, because what lies above the root is not the
+    storage's own, or because a file that could not be synced is written anew.
+    """
+    assert disk.failed is not None
+    name, path = disk.failed
+    return (
+        (name == "unlink" and path.endswith(".tmp"))
+        or (name, path) == ("sync_directory", "/")
+        or name == "sync_file"
+    )
 
 
 @dataclass

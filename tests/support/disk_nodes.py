@@ -21,9 +21,12 @@ class File:
 
     data: bytearray = field(default_factory=bytearray)
     on_disk: bytes = b""
+    #: Whether a sync has failed since they were written.
+    is_lost: bool = False
 
     def sync(self) -> None:
-        self.on_disk = bytes(self.data)
+        if not self.is_lost:
+            self.on_disk = bytes(self.data)
 
 
 @dataclass(eq=False, slots=True)

@@ -180,6 +180,39 @@ def test_a_planned_failure_happens_once(disk: SimulatedDisk) -> None:
     assert disk.size("/disk/x") == 1
 
 
+def test_a_call_whose_answer_is_lost_is_carried_out(disk: SimulatedDisk) -> None:
+    disk.lose_answer(1, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.make_directory("/disk/d")
+    disk.lose_answer(1)
+    with pytest.raises(FileExistsError):
+        disk.make_directory("/disk/e")
+    written(disk, "/disk/x", b"a")
+    disk.lose_answer(1)
+    with pytest.raises(FileNotFoundError):
+        disk.unlink("/disk/x")
+    assert disk.failed == ("unlink", "/disk/x")
+    assert sorted(each.name for each in disk.list_directory("/disk")) == ["d", "e"]
+
+
+def test_bytes_whose_sync_failed_are_lost_though_the_next_sync_succeeds(
+    disk: SimulatedDisk,
+) -> None:
+    written(disk, "/disk/x", b"a" * 2_000)
+    disk.sync_directory("/disk")
+    disk.fail_on(1, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.sync_file("/disk/x")
+    disk.sync_file("/disk/x")
+    assert disk.content("x") == b"a" * 2_000
+    lost = 0
+    for state in range(20):
+        after = disk.copy()
+        after.crash(random.Random(state))
+        lost += after.content("x") != b"a" * 2_000
+    assert lost > 5
+
+
 def test_a_full_disk_takes_what_fits_and_then_nothing(disk: SimulatedDisk) -> None:
     disk.capacity = 10
     descriptor = disk.create("/disk/x")
@@ -217,6 +250,9 @@ def behaviour(files: FileSystem, root: str) -> list[object]:
     ask(lambda: files.link(f"{root}/a", f"{root}/d/b"))
     ask(lambda: files.link(f"{root}/a", f"{root}/d/b"))
     ask(lambda: files.link(f"{root}/missing", f"{root}/d/c"))
+    ask(lambda: files.is_same(f"{root}/a", f"{root}/d/b"))
+    ask(lambda: files.is_same(f"{root}/a", f"{root}/d"))
+    ask(lambda: files.is_same(f"{root}/a", f"{root}/missing"))
     ask(lambda: files.unlink(f"{root}/a"))
     ask(lambda: files.unlink(f"{root}/a"))
     for offset, length in ((0, None), (2, 3), (4, 99), (9, None), (-2, 2), (-99, 3)):

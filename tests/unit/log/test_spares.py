@@ -15,7 +15,7 @@ import pytest
 from tests.support.disk import ROOT, Crashed, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from tests.support.trims import assert_holds, segment_file
-from trailmark.errors import DamagedSegment, MissingSegment
+from trailmark.errors import DamagedSegment, DiskFull, MissingSegment
 from trailmark.log import LocalStorage, RepeatedTrim, StreamLog
 from trailmark.log.storage import Entry
 from trailmark.log.storage.file_system import OperatingSystem
@@ -130,6 +130,35 @@ def test_who_has_just_taken_an_old_file_counts_as_alive(tmp_path: Path) -> None:
     files.rename(str(path), str(tmp_path / ".taken"))
     (entry,) = files.list_directory(str(tmp_path))
     assert entry.changed_us >= began_us
+
+
+def test_on_a_full_disk_spares_make_room() -> None:
+    """All of them: those of other logs, too."""
+    disk = SimulatedDisk()
+    storage = disk.storage()
+    for bucket in ("in/00003", "out/00001"):
+        storage.publish(f"{bucket}/00000000000000000006.seg", [b"x" * 4_000])
+        storage.recycle(f"{bucket}/00000000000000000006.seg")
+    disk.capacity = 8_100
+    assert storage.publish(_NEW, [b"y" * 8_000])
+    assert disk.files() == [_NEW]
+    assert disk.content(_NEW) == b"y" * 8_000
+    disk.crash(random.Random(3))
+    assert disk.content(_NEW) == b"y" * 8_000
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_disk_that_is_full_without_spares_is_full(durability: Durability) -> None:
+    disk = SimulatedDisk()
+    disk.storage().publish(_OLD, [b"x" * 4_000])
+    disk.storage().recycle(_OLD)
+    disk.capacity = 4_100
+    storage = disk.storage(durability)
+    for write in (storage.publish, storage.replace):
+        with pytest.raises(DiskFull):
+            write(_NEW, [b"y" * 8_000])
+        assert disk.files() == []
+    assert storage.publish(_NEW, [b"y" * 4_000])
 
 
 # A log whose segments are written over those that were trimmed

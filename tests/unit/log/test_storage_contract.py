@@ -36,8 +36,19 @@ def test_the_first_to_publish_a_name_wins(storage: Storage) -> None:
 
 def test_a_file_may_be_empty(storage: Storage) -> None:
     assert storage.publish(PATH, [], force_sync=True) is True
-    assert storage.publish(PATH, [], force_sync=True) is False
+    assert storage.publish(PATH, [b"x"], force_sync=True) is False
     assert storage.list("in/00003") == [Entry("a.seg", 0)]
+
+
+@pytest.mark.parametrize("other", [[b"ab", b"cd"], [b"abcd", b"e"], [b"abc"], [], [b"abcf"]])
+def test_whose_file_is_there_is_told_by_what_is_in_it_or_by_who_made_it(
+    storage: Storage, other: list[bytes]
+) -> None:
+    """Files can be told apart by more than their bytes, objects cannot."""
+    storage.publish(PATH, [b"a", memoryview(b"bcd")])
+    is_object = isinstance(storage, ObjectStorage)
+    assert storage.publish(PATH, other) is (is_object and other == [b"ab", b"cd"])
+    assert bytes(storage.read(PATH)) == b"abcd"
 
 
 def test_parts_are_joined_in_order_whatever_their_kind(storage: Storage) -> None:
@@ -144,6 +155,19 @@ def test_set_aside_never_overwrites_what_was_set_aside_before(storage: Storage) 
     assert not storage.exists(PATH)
     assert moved[0] == "aside/in/00003/a.seg"
     assert [bytes(storage.read(path)) for path in moved] == [b"first", b"second", b"third"]
+
+
+def test_what_was_set_aside_but_not_taken_away_is_set_aside_once(storage: Storage) -> None:
+    storage.publish(PATH, [b"first"])
+    moved = storage.set_aside(PATH)
+    if isinstance(storage, LocalStorage):
+        where = storage._at(PATH)
+        storage._files.link(storage._at(moved), where)  # as if nobody had come as far as that
+    else:
+        storage.publish(PATH, [b"first"])
+    assert storage.set_aside(PATH) == moved
+    assert storage.list("aside/in/00003") == [Entry("a.seg", 5)]
+    assert not storage.exists(PATH)
 
 
 def test_settle_and_clean_leave_whole_files_alone(storage: Storage) -> None:

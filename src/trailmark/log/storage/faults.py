@@ -9,8 +9,14 @@ from contextlib import contextmanager
 
 from trailmark.errors import DiskFull, NoPermission, StorageError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Whoever makes room may try again.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = NO_ROOM | {errno.EFBIG}
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+_NO_HARD_LINKS = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+)
 
 
 @contextmanager
@@ -28,6 +34,20 @@ def translated(action: str, where: str, *, missing_is_fault: bool = False) -> It
         raise _error_for(error, action, where) from error
 
 
+def refuse_without_hard_links(error: OSError, where: str) -> None:
+    """Says so where that is why a file could not be given its name."""
+    if error.errno not in _NO_HARD_LINKS:
+        return
+    kind = NoPermission if error.errno in _REFUSED else StorageError
+    raise kind(
+        f"The file system does not let this user make hard links: {os.strerror(error.errno)}.",
+        where=where,
+        fix="A file gets its name by a hard link, so that it is whole or not there. Put the path "
+        "on a file system that has them (ext4, XFS, NFS and most others; not FAT, exFAT and many "
+        "shared or FUSE mounts), or use s3://bucket/prefix.",
+    ) from error
+
+
 def _error_for(error: OSError, action: str, where: str) -> StorageError:
     reason = os.strerror(error.errno) if error.errno is not None else str(error)
     what = f"Could not {action}: {reason}."
@@ -42,8 +62,7 @@ def _error_for(error: OSError, action: str, where: str) -> StorageError:
         return NoPermission(
             what,
             where=where,
-            fix="Give this user read and write access; the file system must be mounted writable "
-            "and allow hard links.",
+            fix="Give this user read and write access; the file system must be mounted writable.",
         )
     return StorageError(
         what,

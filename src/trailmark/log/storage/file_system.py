@@ -59,6 +59,9 @@ class FileSystem(Protocol):
     def link(self, source: str, target: str) -> None:
         """Give a file a second name; refuses an existing one."""
 
+    def is_same(self, path: str, other: str) -> bool:
+        """Whether both are names of one file."""
+
     def rename(self, source: str, target: str) -> None:
         """Change a file's name in one step, over an existing one."""
 
@@ -110,6 +113,9 @@ class OperatingSystem:
 
     def link(self, source: str, target: str) -> None:
         os.link(source, target)
+
+    def is_same(self, path: str, other: str) -> bool:
+        return os.path.samestat(os.lstat(path), os.lstat(other))
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -13,18 +13,19 @@ last::
 from __future__ import annotations
 
 import builtins
-import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
 from trailmark.log.clock import Clock, wall_clock_us
-from trailmark.log.storage.faults import translated
+from trailmark.log.storage.directories import Directories
+from trailmark.log.storage.faults import refuse_without_hard_links, translated
 from trailmark.log.storage.file_system import FileSystem, OperatingSystem
-from trailmark.log.storage.paths import ancestors, aside_path, check_path, split_path
-from trailmark.log.storage.protocol import Entry, Part
+from trailmark.log.storage.paths import aside_path, check_path, split_path
+from trailmark.log.storage.protocol import Entry, Part, is_made_of
 from trailmark.log.storage.spares import spare_name
-from trailmark.log.storage.temporaries import is_left_over, temporary_name
+from trailmark.log.storage.temporaries import is_left_over
+from trailmark.log.storage.writing import Writing
 from trailmark.settings import Durability
 
 
@@ -43,19 +44,21 @@ class LocalStorage:
         file_system: FileSystem | None = None,
         clock: Clock = wall_clock_us,
     ) -> None:
-        self._root = os.path.abspath(root)
         self._synced = durability is Durability.SYNCED
         self._files: FileSystem = OperatingSystem() if file_system is None else file_system
         self._clock = clock
-        self._made: set[str] = set()
-        self._settled: set[str] = set()
+        self._directories = Directories(os.path.abspath(root), self._files)
+        # Names that are not synced may come back after a power failure, next to the file that was
+        # written over theirs.
+        self._writing = Writing(self._files, self._directories, over_spares=self._synced)
+        self._not_synced: set[str] = set()
 
     def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
         final = self._at(path)
         sync = force_sync or self._synced
         with translated("publish the file", final, missing_is_fault=True):
-            with self._written_aside(path, parts, sync) as temporary:
-                created = self._link(temporary, final)
+            with self._writing.written_aside(path, parts, sync) as temporary:
+                created = self._writing.with_room(lambda: self._link(temporary, final))
             if sync and created:
                 self._files.sync_directory(os.path.dirname(final))
             elif sync:
@@ -66,10 +69,10 @@ class LocalStorage:
         final = self._at(path)
         with (
             translated("replace the file", final, missing_is_fault=True),
-            self._written_aside(path, parts, self._synced) as temporary,
+            self._writing.written_aside(path, parts, self._synced) as temporary,
         ):
             # The directory is not synced: either version will do, and both are whole.
-            self._files.rename(temporary, final)
+            self._rename_over(temporary, final, parts)
 
     def settle(self, path: str) -> None:
         with translated("sync the file", self._at(path)):
@@ -128,8 +131,7 @@ class LocalStorage:
         directory, name = split_path(path)
         spare = spare_name(name)
         if spare is None or not self._synced:
-            # Names that are not synced may come back after a power failure, next to the file that
-            # was written over theirs. Spares of a time when they were synced only take room.
+            # Spares of a time when names were synced only take room.
             for gone in (path, f"{directory}/{spare}") if spare is not None else (path,):
                 self.delete(gone, synced=False)
             return
@@ -141,120 +143,100 @@ class LocalStorage:
         with translated("set the file aside", source):
             target = self._link_aside(path)
             self._settle(target)
-            self._files.unlink(source)
+            with suppress(FileNotFoundError):  # not the first request to take it away
+                self._files.unlink(source)
             self._files.sync_directory(os.path.dirname(source))
         return target
 
     def clean(self, directory: str) -> builtins.list[str]:
-        now_us = self._clock()
         removed = []
         where = self._at(directory)
         try:
             with translated("remove left-over temporaries", where):
-                for entry in self._files.list_directory(where):
+                found = self._files.list_directory(where)
+                # Our clock may be ahead. What others have written since tells the time, too.
+                now_us = min(self._clock(), max((e.changed_us for e in found), default=0))
+                for entry in found:
                     if is_left_over(entry.name, entry.changed_us, now_us):
-                        self._remove_temporary(f"{where}/{entry.name}")
+                        with suppress(FileNotFoundError):  # somebody else cleans up, too
+                            self._files.unlink(f"{where}/{entry.name}")
                         removed.append(entry.name)
         except FileNotFoundError:
             return []
         return sorted(removed)
 
     def _at(self, path: str) -> str:
-        return os.path.join(self._root, check_path(path)) if path else self._root
+        return self._directories.at(check_path(path) if path else "")
 
-    @contextmanager
-    def _written_aside(self, path: str, parts: Sequence[Part], sync: bool) -> Iterator[str]:
-        """A whole temporary beside the final place; it is gone after the block."""
-        directory, name = split_path(path)
-        with temporary_name(name) as temporary_file:
-            temporary = f"{self._at(directory)}/{temporary_file}"
-            try:
-                self._write_aside(temporary, path, parts, sync)
-                yield temporary
-            finally:
-                self._remove_temporary(temporary)
+    def _link(self, source: str, target: str) -> bool:
+        """Gives a file a second name; False if another file has it.
 
-    def _write_aside(self, temporary: str, path: str, parts: Sequence[Part], sync: bool) -> None:
-        directory, name = split_path(path)
-        self._prepare(directory, sync)
-        spare = self._open_spare(temporary, spare_name(name)) if self._synced else None
-        descriptor = self._create(temporary, directory, sync) if spare is None else spare
+        A network file system repeats a request to which it got no answer, and reports what came of
+        the second one. So what is there counts, not what was said.
+        """
         try:
-            self._write_all(descriptor, parts)
-            if spare is not None:
-                self._files.cut(descriptor, sum(memoryview(part).nbytes for part in parts))
-            if sync:
-                self._files.sync(descriptor)
-        finally:
-            self._files.close(descriptor)
-
-    def _open_spare(self, temporary: str, spare: str | None) -> int | None:
-        """Takes a spare as the temporary; None if there is none that may be written over."""
-        if spare is None:
-            return None
+            self._files.link(source, target)
+            return True
+        except OSError as error:
+            failure = error
         try:
-            # Whoever renames it has it for itself.
-            self._files.rename(f"{os.path.dirname(temporary)}/{spare}", temporary)
+            return self._files.is_same(source, target)
         except FileNotFoundError:
-            return None
-        except PermissionError as error:
-            if error.errno != errno.EPERM:
-                raise
-            return None  # another user's, in a directory where only they may rename it
-        try:
-            descriptor = self._files.open(temporary)
+            if isinstance(failure, FileExistsError):
+                return False  # another's, and gone since
         except OSError:
-            pass  # another user's, or no plain file
-        else:
-            if self._files.links(descriptor) == 1:
-                return descriptor
-            # Somebody has a name of their own for it, a backup of hard links for instance.
-            self._files.close(descriptor)
-        self._remove_temporary(temporary)
-        return None
-
-    def _create(self, temporary: str, directory: str, sync: bool) -> int:
-        try:
-            return self._files.create(temporary)
-        except FileNotFoundError:
-            # Somebody removed the directory since this instance made it.
-            self._made.discard(directory)
-            self._settled.discard(directory)
-            self._prepare(directory, sync)
-            return self._files.create(temporary)
-
-    def _write_all(self, descriptor: int, parts: Sequence[Part]) -> None:
-        pending = [memoryview(part) for part in parts if len(part)]
-        done = 0
-        while done < len(pending):
-            written = self._files.write(descriptor, pending[done:])
-            assert written > 0, "a write of something wrote nothing and did not fail"
-            while done < len(pending) and written >= len(pending[done]):
-                written -= len(pending[done])
-                done += 1
-            if written:
-                pending[done] = pending[done][written:]
-
-    def _link(self, temporary: str, final: str) -> bool:
-        try:
-            self._files.link(temporary, final)
-        except FileExistsError:
-            return False
-        return True
+            pass  # nobody can tell
+        refuse_without_hard_links(failure, target)
+        raise failure
 
     def _link_aside(self, path: str) -> str:
         earlier = 0
         while True:
             target = aside_path(path, earlier)
-            self._prepare(split_path(target)[0], sync=True)
+            self._directories.prepare(split_path(target)[0], sync=True)
             if self._link(self._at(path), self._at(target)):
                 return target
             earlier += 1
 
+    def _rename_over(self, temporary: str, final: str, parts: Sequence[Part]) -> None:
+        try:
+            self._files.rename(temporary, final)
+        except OSError:
+            # As for a link: what is there counts.
+            if not self._holds(final, parts):
+                raise
+
+    def _holds(self, final: str, parts: Sequence[Part]) -> bool:
+        try:
+            return is_made_of(self._files.read(final, 0, None)[0], parts)
+        except OSError:
+            return False
+
     def _settle(self, path: str) -> None:
-        self._prepare(split_path(path)[0], sync=True)
-        self._files.sync_file(self._at(path))
+        self._directories.prepare(split_path(path)[0], sync=True)
+        self._sync_file(path)
         self._files.sync_directory(os.path.dirname(self._at(path)))
+
+    def _sync_file(self, path: str) -> None:
+        """Puts a file on disk; one whose sync has failed, as a copy that takes its name.
+
+        Linux reports once that it could not write bytes, and then takes them for written: to sync
+        them again would succeed, and a power failure take them all the same.
+        """
+        final = self._at(path)
+        if final not in self._not_synced:
+            try:
+                self._files.sync_file(final)
+            except (FileNotFoundError, PermissionError):
+                raise  # it could not even be opened
+            except OSError:
+                self._not_synced.add(final)
+            else:
+                return
+        content = self._files.read(final, 0, None)[0]
+        with self._writing.written_aside(path, [content], sync=True) as temporary:
+            self._rename_over(temporary, final, [content])
+        self._not_synced.discard(final)
 
     def _settle_winner(self, path: str) -> None:
         # The winner may not have come as far as the last sync, or may not sync at all. Without
@@ -263,45 +245,3 @@ class LocalStorage:
             self._settle(path)
         except FileNotFoundError:
             return  # merged or trimmed since: it was there, and has served
-
-    def _remove_temporary(self, temporary: str) -> None:
-        try:
-            self._files.unlink(temporary)
-        except FileNotFoundError:
-            return  # renamed into place, or somebody else cleaned up
-
-    def _prepare(self, directory: str, sync: bool) -> None:
-        """Make the directory; with ``sync``, make sure that its way down from the root lasts.
-
-        That is done even for directories found there: whoever made them may not have synced them
-        yet.
-        """
-        ready = self._settled if sync else self._made
-        if directory in ready:
-            return
-        self._make_directory(self._root, sync)
-        for step in ancestors(directory):
-            self._make_directory(self._at(step), sync)
-        ready.add(directory)
-
-    def _make_directory(self, path: str, sync: bool) -> None:
-        above = os.path.dirname(path)
-        try:
-            self._files.make_directory(path)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:
-            self._make_directory(above, sync)
-            self._make_directory(path, sync)
-            return
-        if sync and above != path:
-            self._sync_names(above, is_ours=path != self._root)
-
-    def _sync_names(self, directory: str, is_ours: bool) -> None:
-        try:
-            self._files.sync_directory(directory)
-        except PermissionError:
-            # What lies above the root may not be ours to open, and then the root was made by
-            # somebody who could.
-            if is_ours:
-                raise

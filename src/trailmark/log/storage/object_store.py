@@ -1,24 +1,29 @@
 """Objects of an S3-compatible store, through `obstore` (``pip install 'trailmark[object-store]'``).
 
 "Publish if absent" is the store's own conditional put. A put is whole or absent and lasts once it
-is acknowledged, so there is nothing to sync and no temporary to clean.
+is acknowledged, so there is nothing to sync and no temporary to clean. An answer can be lost, and
+the client repeats the put, which then finds its own object: so bytes are compared before an object
+is taken for another's.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from trailmark.errors import NoPermission, SettingError, StorageError
+from trailmark.errors import NoPermission, StorageError
+from trailmark.log.storage.object_client import connect, first_line, import_obstore
 from trailmark.log.storage.paths import aside_path, check_path, split_path
-from trailmark.log.storage.protocol import Entry, Part
+from trailmark.log.storage.protocol import Entry, Part, is_made_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+_T = TypeVar("_T")
 
 #: Arrow wants columns to begin at multiples of this; uncompressed ones are used where they lie.
 _ALIGNMENT = 64
@@ -28,31 +33,9 @@ def open_object_store(url: str) -> ObjectStorage:
     """Storage below ``s3://bucket/prefix``; the usual ``AWS_...`` variables say how to get there.
 
     ``AWS_ENDPOINT_URL`` names a store other than Amazon's, ``AWS_ALLOW_HTTP=true`` lets it be
-    reached without TLS.
+    reached without TLS, ``AWS_TIMEOUT`` says how long one request may take.
     """
-    api = _obstore()
-    try:
-        return ObjectStorage(api.store.from_url(url), url)
-    except api.exceptions.BaseError as error:
-        raise SettingError(
-            f"The object store cannot be used: {_first_line(error)}",
-            where="path",
-            fix="Check the URL and the AWS_... environment variables.",
-        ) from error
-
-
-def _obstore() -> Any:
-    try:
-        import obstore
-        import obstore.exceptions
-        import obstore.store
-    except ImportError:
-        raise SettingError(
-            "Object stores need the package obstore, which is not installed.",
-            where="path",
-            fix="pip install 'trailmark[object-store]'",
-        ) from None
-    return obstore
+    return ObjectStorage(connect(url), url)
 
 
 class ObjectStorage:
@@ -61,16 +44,23 @@ class ObjectStorage:
     def __init__(self, store: ObjectStore, url: str = "") -> None:
         self._store = store
         self._url = url or repr(store)
-        self._api = _obstore()
+        self._api = import_obstore()
 
     def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
         del force_sync  # an acknowledged put lasts
         try:
             with self._translated("publish the object", path, missing_is_fault=True):
                 self._put(path, parts, "create")
-        except self._api.exceptions.AlreadyExistsError:
-            return False
-        return True
+        except self._api.exceptions.AlreadyExistsError as error:
+            failure = self._gone_since(path, error)
+        except StorageError as error:
+            failure = error
+        else:
+            return True
+        try:
+            return self._holds(path, parts)
+        except (FileNotFoundError, StorageError):
+            raise failure from None  # whose it was cannot be found out
 
     def replace(self, path: str, parts: Sequence[Part]) -> None:
         with self._translated("replace the object", path, missing_is_fault=True):
@@ -98,7 +88,7 @@ class ObjectStorage:
 
     def size(self, path: str) -> int:
         with self._translated("look at the object", path):
-            return int(self._api.head(self._store, check_path(path))["size"])
+            return int(self._repeated(self._api.head, check_path(path))["size"])
 
     def exists(self, path: str) -> bool:
         try:
@@ -110,21 +100,21 @@ class ObjectStorage:
     def list(self, directory: str) -> builtins.list[Entry]:
         prefix = check_path(directory) if directory else None
         with self._translated("list the objects", directory):
-            found = self._api.list_with_delimiter(self._store, prefix)["objects"]
+            found = self._repeated(self._api.list_with_delimiter, prefix)["objects"]
         entries = (Entry(split_path(each["path"])[1], each["size"]) for each in found)
         return sorted(entries, key=lambda entry: entry.name)
 
     def directories(self, directory: str) -> builtins.list[str]:
         prefix = check_path(directory) if directory else None
         with self._translated("list the objects", directory):
-            found = self._api.list_with_delimiter(self._store, prefix)["common_prefixes"]
+            found = self._repeated(self._api.list_with_delimiter, prefix)["common_prefixes"]
         return sorted(split_path(each.rstrip("/"))[1] for each in found)
 
     def delete(self, path: str, *, synced: bool = True) -> None:
         del synced  # an acknowledged deletion lasts
         try:
             with self._translated("delete the object", path):
-                self._api.delete(self._store, check_path(path))
+                self._repeated(self._api.delete, check_path(path))
         except FileNotFoundError:
             return
 
@@ -146,21 +136,56 @@ class ObjectStorage:
 
     def _put(self, path: str, parts: Sequence[Part], mode: str) -> None:
         # One request: a put in several has no condition "if absent".
-        pieces = (piece for piece in parts if len(piece))
-        self._api.put(self._store, check_path(path), pieces, mode=mode, use_multipart=False)
+        pieces = [piece for piece in parts if len(piece)]
+
+        def put(store: ObjectStore, path: str) -> None:
+            self._api.put(store, path, iter(pieces), mode=mode, use_multipart=False)
+
+        self._repeated(put, check_path(path))
 
     def _get(self, path: str, wanted: Any) -> tuple[memoryview, int]:
         options = None if wanted is None else {"range": wanted}
-        with self._translated("read the object", path):
-            result = self._api.get(self._store, check_path(path), options=options)
+
+        def get(store: ObjectStore, path: str) -> tuple[memoryview, int]:
+            result = self._api.get(store, path, options=options)
             return _aligned(pa.py_buffer(result.bytes())), int(result.meta["size"])
+
+        with self._translated("read the object", path):
+            return self._repeated(get, check_path(path))
+
+    def _repeated(self, request: Callable[[ObjectStore, Any], _T], path: str | None) -> _T:
+        """What the store answers. A request that failed on its way is sent once more.
+
+        The client itself repeats only what it can do so safely: not a put that took too long, nor
+        a listing whose answer was cut short.
+        """
+        try:
+            return request(self._store, path)
+        except self._api.exceptions.GenericError:
+            return request(self._store, path)
+
+    def _holds(self, path: str, parts: Sequence[Part]) -> bool:
+        size = sum(memoryview(part).nbytes for part in parts)
+        return self.size(path) == size and is_made_of(self.read(path), parts)
+
+    def _gone_since(self, path: str, error: Exception) -> StorageError:
+        failure = StorageError(
+            "Could not publish the object: one was there, and gone before it could be compared.",
+            where=self._where(path),
+            fix="Start again: everything published before is whole.",
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _where(self, path: str) -> str:
+        return f"{self._url.rstrip('/')}/{path}"
 
     @contextmanager
     def _translated(
         self, action: str, path: str, *, missing_is_fault: bool = False
     ) -> Iterator[None]:
         errors = self._api.exceptions
-        where = f"{self._url.rstrip('/')}/{path}"
+        where = self._where(path)
         try:
             yield
         except errors.AlreadyExistsError:
@@ -175,21 +200,17 @@ class ObjectStorage:
             ) from error
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise NoPermission(
-                f"Could not {action}: {_first_line(error)}",
+                f"Could not {action}: {first_line(error)}",
                 where=where,
                 fix="Give these credentials the right to get, put, list and delete objects.",
             ) from error
         except errors.BaseError as error:
             raise StorageError(
-                f"Could not {action}: {_first_line(error)}",
+                f"Could not {action}: {first_line(error)}",
                 where=where,
                 fix="Look at the state of the store and the way to it, then start again: "
                 "everything published before is whole.",
             ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
 
 
 def _aligned(buffer: pa.Buffer) -> memoryview:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-from urllib.parse import unquote, urlsplit
 
-from trailmark.errors import SettingError
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.storage.local import LocalStorage
 from trailmark.log.storage.protocol import Storage
+from trailmark.log.storage.urls import (
+    check_store_url,
+    file_url_path,
+    full_path,
+    is_url,
+    no_storage,
+)
 from trailmark.settings import LogSettings
-
-#: This machine: `file:/path`, `file:///path` and `file://localhost/path`. Another host is refused.
-_FILE_URL = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
 
 
 def open_storage(
@@ -29,31 +30,12 @@ def open_storage(
     settings = settings or LogSettings()
     text = os.fspath(url)
     if not text or "\0" in text:
-        raise _unknown(text)
-    is_file_url = text[:5].lower() == "file:"
-    if "://" not in text and not is_file_url:
-        return LocalStorage(text, settings.durability, clock=clock)
-    if is_file_url:
-        return LocalStorage(_file_path(text), settings.durability, clock=clock)
-    parts = urlsplit(text)
-    if parts.scheme == "s3" and parts.netloc:
-        # Only who uses one waits for its import.
-        from trailmark.log.storage.object_store import open_object_store
+        raise no_storage(text)
+    directory = file_url_path(text) if is_url(text) else full_path(text)
+    if directory is not None:
+        return LocalStorage(directory, settings.durability, clock=clock)
+    check_store_url(text)
+    # Only who uses one waits for its import.
+    from trailmark.log.storage.object_store import open_object_store
 
-        return open_object_store(text)
-    raise _unknown(text)
-
-
-def _file_path(url: str) -> str:
-    found = _FILE_URL.fullmatch(url)
-    if found is None:
-        raise _unknown(url)
-    return unquote(found[1])
-
-
-def _unknown(url: str) -> SettingError:
-    return SettingError(
-        f"{url!r} names no storage.",
-        where="path",
-        fix="Use a path, file:///directory or s3://bucket/prefix.",
-    )
+    return open_object_store(text)

@@ -17,6 +17,17 @@ from trailmark.values import dataclass
 Part: TypeAlias = bytes | memoryview
 
 
+def is_made_of(content: memoryview, parts: Sequence[Part]) -> bool:
+    """Whether these are the bytes of the parts, one after another."""
+    at = 0
+    for part in parts:
+        size = memoryview(part).nbytes
+        if content[at : at + size] != memoryview(part).cast("B"):
+            return False
+        at += size
+    return at == len(content)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file of a directory."""
@@ -31,11 +42,13 @@ class Storage(Protocol):
     def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
         """Create a file whole, or not at all.
 
-        True: this call created it. False: a file was already there and stays as it is. Either
-        way a file is there that a failure does not take away, as far as the storage's
+        True: the file that is there is this call's. False: it is another's, and stays as it is.
+        Which of the two, the storage finds out by looking where an answer was lost; an object
+        store cannot tell files with the same bytes apart, and calls either of them this call's.
+        Either way a file is there that a failure does not take away, as far as the storage's
         ``Durability`` goes; ``force_sync`` asks for the strictest one.
 
-        After an error it is unknown whether the file is there: look.
+        After an error it is unknown whether the file is there, or whether it lasts: look.
         """
 
     def replace(self, path: str, parts: Sequence[Part]) -> None:

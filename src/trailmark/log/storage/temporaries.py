@@ -1,12 +1,13 @@
 """Names of half-written files, and whether their writer is still alive.
 
 A name tells who writes: ``.<final name>.<host>.<process>.<random>.tmp``. The host part stands for
-the host *and* its process numbering (a container has its own), so that a process number is only
-ever looked up where it means something.
+one numbering of processes: that of one host from its start to its end, or of one container. So a
+process number is only ever looked up where it means something, however many hosts have one name.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import secrets
@@ -21,6 +22,8 @@ from contextlib import contextmanager
 ABANDONED_AFTER_US = 3_600 * 1_000_000
 
 _NAME = re.compile(r"\..+\.([0-9a-f]{8})\.([0-9]+)\.[0-9a-f]{16}\.tmp")
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _in_use: set[str] = set()
 _in_use_lock = threading.Lock()
@@ -65,8 +68,22 @@ def _is_running(process: int) -> bool:
 
 
 def _host() -> str:
+    # Names of hosts repeat, and so do namespaces: their numbers are the same in every kernel.
+    numbering = (socket.gethostname(), _boot_id(), *map(_namespace, ("pid", "uts", "net")))
+    return f"{zlib.crc32(' '.join(numbering).encode()):08x}"
+
+
+@functools.cache
+def _boot_id() -> str:
     try:
-        numbering = os.readlink("/proc/self/ns/pid")
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
-        numbering = ""  # not Linux: one numbering per host
-    return f"{zlib.crc32(f'{socket.gethostname()} {numbering}'.encode()):08x}"
+        return ""  # not Linux
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/ns/{kind}")
+    except OSError:
+        return ""  # not Linux: one numbering per host

@@ -1,0 +1,91 @@
+"""How requests travel to an object store: how long one may take, and how often it is repeated.
+
+A request may be repeated whether or not it was carried out: reads, deletions and puts over whatever
+is there come to the same, and after a put "if absent" the storage looks whose object it finds.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from trailmark.errors import SettingError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+#: Long enough for a segment of hundreds of megabytes on a slow line: it is one request.
+_DEFAULTS = {"timeout": "5 minutes", "connect_timeout": "10 seconds"}
+
+#: What the client of obstore can be told; each is read from ``AWS_<NAME>``, as obstore itself does
+#: where it is told nothing.
+_OPTIONS = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "default_content_type",
+    "http1_only",
+    "http2_keep_alive_interval",
+    "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle",
+    "http2_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "randomize_addresses",
+    "read_timeout",
+    "root_certificate",
+    "timeout",
+    "user_agent",
+)
+
+#: For errors of the server, throttling and connections that break. Credentials are not renewed
+#: between two attempts, so that they must last for all of them.
+_RETRIES = {
+    "max_retries": 10,
+    "retry_timeout": timedelta(minutes=3),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=15),
+        "base": 2,
+    },
+}
+
+
+def connect(url: str) -> ObjectStore:
+    """The store that a URL and the ``AWS_...`` variables name."""
+    api = import_obstore()
+    found = {name: os.environ.get(f"AWS_{name.upper()}") for name in _OPTIONS}
+    options = _DEFAULTS | {name: value for name, value in found.items() if value is not None}
+    try:
+        store: ObjectStore = api.store.from_url(url, client_options=options, retry_config=_RETRIES)
+    except api.exceptions.BaseError as error:
+        raise SettingError(
+            f"The object store cannot be used: {first_line(error)}",
+            where="path",
+            fix="Check the URL and the AWS_... environment variables.",
+        ) from error
+    return store
+
+
+def import_obstore() -> Any:
+    """The package, which only who uses an object store has to install, and waits for."""
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise SettingError(
+            "Object stores need the package obstore, which is not installed.",
+            where="path",
+            fix="pip install 'trailmark[object-store]'",
+        ) from None
+    return obstore
+
+
+def first_line(error: Exception) -> str:
+    """What an error of obstore says to people."""
+    return str(error).partition("\n")[0][:300]

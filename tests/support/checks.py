@@ -17,7 +17,7 @@ from tests.support.compare import (
     footprint_states,
     table_states,
 )
-from tests.support.oracle import Identity
+from tests.support.oracle import Identity, Row, place_in_order
 from tests.support.plain import plain_rows
 from trailmark.errors import ValueOverflow
 from trailmark.operators.aggregate import Aggregate
@@ -38,6 +38,7 @@ def check_against_oracle(case: Case, make_memory: MakeMemory = Memory) -> None:
         given = case.given(batch)
         rows = plain_rows(given.rows)
         what = f"batch {batch}"
+        check_order(case, batch, rows)
         try:
             expected = oracle.process(batch, rows, given.late_before, given.watermark)
         except ValueOverflow:
@@ -48,6 +49,13 @@ def check_against_oracle(case: Case, make_memory: MakeMemory = Memory) -> None:
         states = oracle.open_windows()
         assert table.open_windows == len(states), f"{what}: number of open windows"
         assert_same_states(table_states(operator, table), states, what)
+
+
+def check_order(case: Case, batch: int, rows: list[Row]) -> None:
+    """Rows are taken by the columns that were asked for, and as they came where these are equal."""
+    came = plain_rows(case.batches[batch])
+    wanted = sorted(came, key=lambda row: place_in_order(row, case.order_by))
+    assert repr(rows) == repr(wanted), f"batch {batch}: order"
 
 
 def check_reload(case: Case, make_memory: MakeMemory = Memory) -> None:

@@ -79,7 +79,7 @@ def recovered_states(
     logs = query.logs()
     operator = query.case.operator() if operator is None else operator
     output, inputs = logs.output(number), logs.input(number)
-    plan = plan_recovery(operator.identities, output, inputs, logs.snapshots(number), target, 0)
+    plan = plan_recovery(operator, output, inputs, logs.snapshots(number), target, 0)
     table, ledger = StateTable(operator.layout, Memory()), Ledger(Memory())
     restore(plan, operator, table, ledger, output, inputs, 0, monotonic_us)
     return table_states(operator, table)

@@ -23,6 +23,8 @@ class Catalog:
     segments: Mapping[int, LogFile]
     packs: Sequence[LogFile]
     left_over: Sequence[LogFile] = ()
+    #: Files whose names say more batches than a file can hold: nobody counts on any of them.
+    incredible: Sequence[LogFile] = ()
     #: The batches of all trim marks, in order. Only the newest counts.
     marks: Sequence[int] = ()
     #: Of files that are no part of it, but wait to be written over.
@@ -39,14 +41,16 @@ class Catalog:
         entries = {entry.name: entry for _ in range(2) for entry in storage.list(directory)}
         marks = sorted(mark for mark in map(parse_mark, entries) if mark is not None)
         parsed = [parse_name(entry.name, entry.size) for entry in entries.values()]
-        files = in_order(file for file in parsed if file is not None)
+        named = [file for file in parsed if file is not None]
+        files = in_order(file for file in named if file.is_credible)
+        incredible = in_order(file for file in named if not file.is_credible)
         start = marks[-1] if marks else 0
         left_over = [file for file in files if file.last < start]
         held = files[len(left_over) :]
         segments = {file.first: file for file in held if not file.is_pack}
         packs = [file for file in held if file.is_pack]
         spare_bytes = sum(entry.size for entry in entries.values() if is_spare(entry.name))
-        return cls(segments, packs, left_over, marks, spare_bytes)
+        return cls(segments, packs, left_over, incredible, marks, spare_bytes)
 
     @property
     def files(self) -> list[LogFile]:

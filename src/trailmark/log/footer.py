@@ -9,11 +9,20 @@ from dataclasses import field
 from trailmark.errors import DamagedSegment, OtherQuery, UnknownFormat
 from trailmark.log import json_text
 from trailmark.log.damage import Origin
-from trailmark.log.json_text import JsonObject
-from trailmark.records import Fingerprint, FrameKind, SegmentLink, Stream
+from trailmark.log.json_text import JsonObject, object_of, shown, text_of, whole
+from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
+from trailmark.records import NO_BATCH, Fingerprint, FrameKind, SegmentLink, Stream
 from trailmark.values import dataclass
 
 FORMAT_VERSION = 1
+LARGEST_DIGEST = 2**128 - 1
+
+_STREAMS = {stream.name.lower(): stream for stream in Stream}
+_KINDS = {kind.name.lower(): kind for kind in FrameKind if kind is not FrameKind.FOOTER}
+_MOST_ROWS = 2**62
+_INT64 = (-(2**63), 2**63 - 1)
+#: Event times come in other units, too.
+_INT128 = (-(2**127), 2**127 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,15 @@ class LogIdentity:
     stream: Stream
     log_id: uuid.UUID
     bucket: int
+
+    @classmethod
+    def from_json(cls, stored: JsonObject) -> LogIdentity:
+        """As footers and packs have it; raises ``KeyError`` or ``ValueError``."""
+        return cls(
+            _STREAMS[text_of(stored["stream"])],
+            uuid.UUID(text_of(stored["log_id"])),
+            whole(stored["bucket"], 0, LARGEST_BUCKET),
+        )
 
     def check(self, other: LogIdentity, origin: Origin) -> None:
         """Refuse a segment of another log."""
@@ -42,6 +60,13 @@ class TimeRange:
 
     min_us: int
     max_us: int
+
+    @classmethod
+    def from_json(cls, min_us: object, max_us: object) -> TimeRange | None:
+        """From the two ends as they are stored, or nulls; raises ``ValueError``."""
+        if min_us is None and max_us is None:
+            return None
+        return cls(whole(min_us, *_INT128), whole(max_us, *_INT128))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,30 +137,33 @@ class Footer:
 
     @classmethod
     def _from_fields(cls, stored: JsonObject) -> Footer:
-        times = stored["time_range"]
+        batch = whole(stored["batch"], 0, LARGEST_BATCH)
+        previous = object_of(stored["previous"])
+        digest = object_of(stored["fingerprint"])
+        first, last = (None, None) if stored["time_range"] is None else stored["time_range"]
+        rows = object_of(stored["rows"])
         return cls(
-            identity=LogIdentity(
-                Stream[stored["stream"].upper()], uuid.UUID(stored["log_id"]), int(stored["bucket"])
-            ),
-            batch=int(stored["batch"]),
+            identity=LogIdentity.from_json(stored),
+            batch=batch,
             previous=SegmentLink(
-                int(stored["previous"]["batch"]), int(stored["previous"]["checksum"])
+                whole(previous["batch"], NO_BATCH, batch - 1),
+                whole(previous["checksum"], 0, 2**32 - 1),
             ),
             fingerprint=Fingerprint(
-                int(stored["fingerprint"]["rows"]), int(stored["fingerprint"]["digest"])
+                whole(digest["rows"], 0, _MOST_ROWS), whole(digest["digest"], 0, LARGEST_DIGEST)
             ),
-            written_us=int(stored["written_us"]),
-            time_range=None if times is None else TimeRange(int(times[0]), int(times[1])),
-            rows={FrameKind[name.upper()]: int(n) for name, n in stored["rows"].items()},
-            attributes=dict(stored["attributes"]),
+            written_us=whole(stored["written_us"], *_INT64),
+            time_range=TimeRange.from_json(first, last),
+            rows={_KINDS[name]: whole(count, 0, _MOST_ROWS) for name, count in rows.items()},
+            attributes=object_of(stored["attributes"]),
         )
 
 
 def check_version(version: object, origin: Origin) -> None:
     """Refuse what another version of the format has written."""
-    if version != FORMAT_VERSION:
+    if version is True or version != FORMAT_VERSION:
         raise UnknownFormat(
-            f"This is version {version!s} of the log format; this Trailmark reads version "
+            f"This is version {shown(version)} of the log format; this Trailmark reads version "
             f"{FORMAT_VERSION}.",
             where=origin.at(0),
             fix="Use the Trailmark that wrote it, or a newer one.",

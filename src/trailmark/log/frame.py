@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from zlib import crc32
 
 from trailmark.log.damage import Origin
+from trailmark.log.json_text import MOST_BYTES
 from trailmark.log.storage import Part
 from trailmark.records import FrameKind
 from trailmark.values import dataclass
@@ -34,6 +35,8 @@ TRAILER = struct.Struct("<QIII4s")
 _FRAME_COVERED = 12
 _TRAILER_COVERED = 16
 _ZEROS = bytes(8)
+#: There is at most one of each kind.
+_MOST_FRAMES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def walk_frames(
     not cut short, its length is wrong.
     """
     offset, kind = start, -1
-    while kind != FrameKind.FOOTER:
+    for _ in range(_MOST_FRAMES):
         payload_at = offset + FRAME_HEADER.size
         if payload_at > len(data):
             raise _runs_over(origin, offset, "a frame", is_whole)
@@ -105,7 +108,10 @@ def walk_frames(
         if zero or length % 8 or padding > min(7, length) or any(padded[length - padding :]):
             raise origin.mismatch(offset, "header of the frame that begins here")
         yield Frame(kind, offset, padded[: length - padding], stored)
+        if kind == FrameKind.FOOTER:
+            return
         offset = payload_at + length
+    raise origin.mismatch(offset, "more frames than there are kinds")
 
 
 def _runs_over(origin: Origin, offset: int, what: str, is_whole: bool) -> Exception:
@@ -119,8 +125,11 @@ def locate_footer(tail: memoryview, size: int, magic: bytes, origin: Origin) -> 
     trailer = read_trailer(tail, magic)
     if trailer is None:
         raise origin.mismatch(max(0, size - TRAILER.size), "no whole trailer ends the file")
-    if trailer.footer_offset + FRAME_HEADER.size + TRAILER.size > size:
+    payload = size - trailer.footer_offset - FRAME_HEADER.size - TRAILER.size
+    if payload < 0:
         raise origin.mismatch(size - TRAILER.size, "the trailer points behind the footer")
+    if payload > MOST_BYTES:
+        raise origin.mismatch(size - TRAILER.size, "the footer would be longer than any is")
     return trailer
 
 

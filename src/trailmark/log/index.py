@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from trailmark.errors import LogError
 from trailmark.log import json_text
 from trailmark.log.footer import FORMAT_VERSION, TimeRange
-from trailmark.log.names import LogFile
+from trailmark.log.names import LARGEST_BATCH, LARGEST_PACK, LogFile, parse_name
 from trailmark.log.reader import LogReader
 from trailmark.records import NO_BATCH
 from trailmark.values import dataclass
@@ -137,15 +137,25 @@ def _read_entries(reader: LogReader, file: LogFile) -> list[IndexEntry]:
 def stored_times(reader: LogReader) -> IndexedFiles:
     """What the stored index says, whether that is still so or not; nothing if it is damaged."""
     try:
-        body = json_text.load_guarded(reader.storage.read(index_path(reader)))
+        body = json_text.load_guarded(json_text.read_text(reader.storage, index_path(reader)))
     except FileNotFoundError:
         return {}
     if body is None or body.get("log") != _log_fields(reader):
         return {}
-    return {
-        name: IndexedFile(size, [_entry_from_json(entry) for entry in entries])
-        for name, (size, entries) in body["files"].items()
-    }
+    try:
+        files = json_text.object_of(body.get("files"))
+        return {name: _file_from_json(name, *each) for name, each in files.items()}
+    except (TypeError, ValueError):
+        return {}  # whole, and not what an index is
+
+
+def _file_from_json(name: str, size: object, entries: Sequence[Any]) -> IndexedFile:
+    file = parse_name(name, json_text.whole(size, 0, 2**63 - 1))
+    found = [_entry_from_json(entry) for entry in entries]
+    batches = [entry.batch for entry in found]
+    if file is None or len(batches) > LARGEST_PACK or any(not file.holds(b) for b in batches):
+        raise ValueError(f"{name} does not hold these batches")
+    return IndexedFile(file.size, found)
 
 
 def _store(reader: LogReader, files: IndexedFiles) -> None:
@@ -178,4 +188,8 @@ def _entry_to_json(entry: IndexEntry) -> list[int | None]:
 
 def _entry_from_json(stored: Sequence[Any]) -> IndexEntry:
     batch, written_us, min_us, max_us = stored
-    return IndexEntry(batch, written_us, None if min_us is None else TimeRange(min_us, max_us))
+    return IndexEntry(
+        json_text.whole(batch, 0, LARGEST_BATCH),
+        json_text.whole(written_us, -(2**63), 2**63 - 1),
+        TimeRange.from_json(min_us, max_us),
+    )

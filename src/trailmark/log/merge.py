@@ -17,15 +17,12 @@ from dataclasses import field, replace
 
 from trailmark.errors import DamagedSegment
 from trailmark.log.catalog import Catalog
-from trailmark.log.names import LogFile, pack_name
+from trailmark.log.names import LARGEST_PACK, LogFile, pack_name
 from trailmark.log.pack import PackIndex, encode_pack
 from trailmark.log.reader import LogReader
 from trailmark.log.segment import Segment
 from trailmark.log.trim import finish_trim
 from trailmark.values import dataclass
-
-#: More segments are not put into one pack, however small they are: its index has to stay small.
-_LARGEST_RUN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ def _runs(catalog: Catalog, up_to: int, merge_bytes: int) -> Iterator[list[LogFi
 
 def _is_full(run: Sequence[LogFile], merge_bytes: int) -> bool:
     size = sum(file.size for file in run)
-    return len(run) == _LARGEST_RUN or (len(run) >= 2 and size >= merge_bytes)
+    return len(run) == LARGEST_PACK or (len(run) >= 2 and size >= merge_bytes)
 
 
 def _merge_run(reader: LogReader, run: Sequence[LogFile], done: _Progress) -> None:

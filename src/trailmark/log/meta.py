@@ -13,11 +13,14 @@ from trailmark.errors import OtherQuery, SchemaChanged
 from trailmark.log import json_text
 from trailmark.log.damage import Origin
 from trailmark.log.footer import FORMAT_VERSION, check_version
-from trailmark.log.json_text import JsonObject
+from trailmark.log.json_text import JsonObject, object_of, text_of, whole
+from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
 from trailmark.log.storage import Storage
 from trailmark.values import dataclass
 
 META_PATH = "meta.json"
+#: What a written stream says instead of the name of an operator.
+WRITTEN_STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class OperatorMeta:
     first_batch: int = 0
     log_id: uuid.UUID = field(default_factory=uuid.uuid4)
 
+    @property
+    def is_written_stream(self) -> bool:
+        """Whether these are the files of a written stream, not of an operator."""
+        return self.operator.get("operator") == WRITTEN_STREAM
+
     def to_json(self) -> bytes:
         """The file as it is stored."""
         return json_text.dump_guarded(
@@ -74,22 +82,22 @@ class OperatorMeta:
         check_version(body.get("version"), origin)
         try:
             return cls(
-                operator=body["operator"],
-                input_schema=_schema_from_json(body["input_schema"]),
-                result_schema=_schema_from_json(body["result_schema"]),
-                buckets=body["buckets"],
-                query_id=body["query_id"],
-                first_batch=body["first_batch"],
-                log_id=uuid.UUID(body["log_id"]),
+                operator=object_of(body["operator"]),
+                input_schema=_schema_from_json(object_of(body["input_schema"])),
+                result_schema=_schema_from_json(object_of(body["result_schema"])),
+                buckets=whole(body["buckets"], 1, LARGEST_BUCKET + 1),
+                query_id=None if body["query_id"] is None else text_of(body["query_id"]),
+                first_batch=whole(body["first_batch"], 0, LARGEST_BATCH),
+                log_id=uuid.UUID(text_of(body["log_id"])),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, pa.ArrowException, OSError) as error:
             raise origin.mismatch(0, f"a field is missing or strange ({error!r})") from error
 
 
 def read_meta(storage: Storage) -> OperatorMeta | None:
     """The description of the logs in a storage; None if there are none."""
     try:
-        return OperatorMeta.from_json(storage.read(META_PATH), Origin(META_PATH))
+        return OperatorMeta.from_json(json_text.read_text(storage, META_PATH), Origin(META_PATH))
     except FileNotFoundError:
         return None
 
@@ -116,10 +124,13 @@ def check_same_operator(stored: OperatorMeta, expected: OperatorMeta) -> None:
         raise OtherQuery(
             f"The logs belong to another query: {stored.query_id} -> {expected.query_id}.",
             where=META_PATH,
-            fix="Give each query a path of its own. If this is the same query and its Spark "
-            "checkpoint was deleted, restore the checkpoint or start with an empty path.",
+            fix="Give each query a path of its own. Set its checkpointLocation: without one, every "
+            "start is another query. If this is the same query and its Spark checkpoint was "
+            "deleted, restore the checkpoint or start with an empty path.",
         )
     differences = list(_differences(stored, expected))
+    if differences and stored.is_written_stream and expected.is_written_stream:
+        raise _other_stream(differences)
     if differences:
         raise SchemaChanged(
             "The logs were written by a different operator:\n    " + "\n    ".join(differences),
@@ -127,6 +138,18 @@ def check_same_operator(stored: OperatorMeta, expected: OperatorMeta) -> None:
             fix="Restore the old definition (left of the arrow), or give the new one an empty "
             "path.",
         )
+
+
+def _other_stream(differences: list[str]) -> SchemaChanged:
+    # The schema in the words of whoever wrote it says the same once more.
+    told = [each for each in differences if not each.startswith("operator.source_schema")]
+    lines = [each.replace("result column", "column") for each in told or differences]
+    return SchemaChanged(
+        "What is written is not what the stream holds:\n    " + "\n    ".join(lines),
+        where=META_PATH,
+        fix="Write the columns that the stream has (left of the arrow), with select, cast or "
+        "fewer options, or begin another stream at an empty path.",
+    )
 
 
 def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
@@ -175,4 +198,9 @@ def _schema_to_json(schema: pa.Schema) -> JsonObject:
 
 
 def _schema_from_json(stored: JsonObject) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored["arrow_ipc"], validate=True)))
+    data = base64.b64decode(text_of(stored["arrow_ipc"]), validate=True)
+    schema = pa.ipc.read_schema(pa.py_buffer(data))
+    # Names are bytes to Arrow, and text to everybody else: those that are none raise here.
+    if len({field.name for field in schema}) < len(schema):
+        raise ValueError(f"two columns of the same name: {schema.names}")
+    return schema

@@ -17,9 +17,11 @@ _DIRECTORIES = {
 _FILE = re.compile(r"([0-9]{20})(?:\.seg|-([0-9]{20})\.pack)", re.ASCII)
 _MARK = re.compile(r"([0-9]{20})\.trim", re.ASCII)
 
-#: Fits the names and the 64 bits of a segment's header.
-LARGEST_BATCH = 2**63 - 1
+#: Fits the names and the 64 bits of a segment's header, and so does the batch after it.
+LARGEST_BATCH = 2**63 - 2
 LARGEST_BUCKET = 99_999
+#: More segments are not put into one pack, however small they are: its index has to stay small.
+LARGEST_PACK = 4096
 
 
 def log_directory(stream: Stream, bucket: int) -> str:
@@ -34,7 +36,7 @@ def log_directory(stream: Stream, bucket: int) -> str:
 
 def segment_name(batch: int) -> str:
     """File name of a segment: names sort as batches do."""
-    assert 0 <= batch <= LARGEST_BATCH
+    assert 0 <= batch <= LARGEST_BATCH + 1
     return f"{batch:020d}.seg"
 
 
@@ -46,7 +48,7 @@ def pack_name(first: int, last: int) -> str:
 
 def mark_name(batch: int) -> str:
     """File name of a trim mark: files that hold only batches before this one are gone."""
-    assert 0 <= batch <= LARGEST_BATCH
+    assert 0 <= batch <= LARGEST_BATCH + 1
     return f"{batch:020d}.trim"
 
 
@@ -63,6 +65,11 @@ class LogFile:
     def is_pack(self) -> bool:
         """Whether it holds several segments."""
         return self.first < self.last
+
+    @property
+    def is_credible(self) -> bool:
+        """Whether its name says no more batches than a file can hold."""
+        return self.last - self.first < LARGEST_PACK
 
     def holds(self, batch: int) -> bool:
         """Whether the batch is in this file."""
@@ -84,5 +91,6 @@ def parse_name(name: str, size: int) -> LogFile | None:
 def parse_mark(name: str) -> int | None:
     """The batch that a trim mark names; None for any other file."""
     found = _MARK.fullmatch(name)
-    batch = LARGEST_BATCH + 1 if found is None else int(found[1])
-    return batch if batch <= LARGEST_BATCH else None
+    if found is None or int(found[1]) > LARGEST_BATCH + 1:
+        return None
+    return int(found[1])

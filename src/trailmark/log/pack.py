@@ -16,7 +16,6 @@ The segments are copied byte for byte, so their checksums and the links between 
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Iterator, Sequence
 from zlib import crc32
 
@@ -30,10 +29,17 @@ from trailmark.log.frame import (
     locate_footer,
     read_footer_frame,
 )
-from trailmark.log.json_text import JsonObject
-from trailmark.log.segment import SEGMENT_MAGIC, Segment, decode_segment, measure_segment
+from trailmark.log.json_text import JsonObject, whole
+from trailmark.log.names import LARGEST_BATCH, LARGEST_PACK
+from trailmark.log.segment import (
+    SEGMENT_MAGIC,
+    SMALLEST_SEGMENT,
+    Segment,
+    decode_segment,
+    measure_segment,
+)
 from trailmark.log.storage import Part
-from trailmark.records import FrameKind, Stream
+from trailmark.records import FrameKind
 from trailmark.values import dataclass
 
 PACK_HEADER = struct.Struct("<4sH6sI")
@@ -41,6 +47,7 @@ PACK_MAGIC = b"TMPK"
 PACK_END = b"TMPE"
 
 _HEADER_COVERED = 12
+_LARGEST_FILE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +95,16 @@ def _entry_to_json(entry: PackEntry) -> list[int | None]:
     return [entry.batch, entry.offset, entry.length, entry.checksum, *bounds, entry.written_us]
 
 
-def _entry_from_json(stored: Sequence[int]) -> PackEntry:
+def _entry_from_json(stored: Sequence[object]) -> PackEntry:
     batch, offset, length, checksum, min_us, max_us, written_us = stored
-    times = None if min_us is None else TimeRange(int(min_us), int(max_us))
-    return PackEntry(int(batch), int(offset), int(length), int(checksum), int(written_us), times)
+    return PackEntry(
+        whole(batch, 0, LARGEST_BATCH),
+        whole(offset, PACK_HEADER.size, _LARGEST_FILE),
+        whole(length, SMALLEST_SEGMENT, _LARGEST_FILE),
+        whole(checksum, 0, 2**32 - 1),
+        whole(written_us, -(2**63), 2**63 - 1),
+        TimeRange.from_json(min_us, max_us),
+    )
 
 
 def encode_pack(identity: LogIdentity, segments: Sequence[Segment]) -> tuple[list[Part], PackIndex]:
@@ -169,10 +182,10 @@ def _check_chain(payload: memoryview, checksum: int, origin: Origin) -> None:
 
 
 def _index_from_fields(stored: JsonObject) -> PackIndex:
-    identity = LogIdentity(
-        Stream[stored["stream"].upper()], uuid.UUID(stored["log_id"]), int(stored["bucket"])
-    )
-    return PackIndex(identity, [_entry_from_json(each) for each in stored["segments"]])
+    entries = stored["segments"]
+    if not isinstance(entries, list) or len(entries) > LARGEST_PACK:
+        raise ValueError(f"no list of up to {LARGEST_PACK:,} segments")
+    return PackIndex(LogIdentity.from_json(stored), [_entry_from_json(each) for each in entries])
 
 
 def _is_seamless(entries: Sequence[PackEntry], end: int) -> bool:

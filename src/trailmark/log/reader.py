@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -11,7 +12,7 @@ from trailmark.log.catalog import EMPTY_CATALOG, Catalog
 from trailmark.log.damage import Origin
 from trailmark.log.footer import Footer, LogIdentity
 from trailmark.log.frame import TRAILER, locate_footer
-from trailmark.log.names import LogFile, log_directory, segment_name
+from trailmark.log.names import LARGEST_PACK, LogFile, log_directory, segment_name
 from trailmark.log.pack import (
     PACK_END,
     PACK_HEADER,
@@ -22,10 +23,36 @@ from trailmark.log.pack import (
 from trailmark.log.segment import SEGMENT_END, Segment, decode_footer, decode_segment
 from trailmark.log.storage import Storage
 
+#: More bytes than nearly every segment has.
+_LARGE = 256 << 20
+
 #: Enough for nearly every footer, and no more than a disk reads anyway.
 _TAIL_BYTES = 4096
 
 Answer = TypeVar("Answer")
+
+
+def read_whole(
+    storage: Storage, path: str, origin: Origin, offset: int = 0, length: int | None = None
+) -> memoryview:
+    """A file of a log, or a range of it.
+
+    A sparse file can have any size. One that is large is read only if its last bytes are those of
+    a file of the log, and if it fits into memory.
+    """
+    data = storage.read(path, offset, _LARGE if length is None else min(length, _LARGE))
+    if len(data) < _LARGE:
+        return data
+    if length is None:
+        tail, length = storage.read_tail(path, TRAILER.size)
+        locate_footer(tail, length, PACK_END if path.endswith(".pack") else SEGMENT_END, origin)
+    if length > _memory_bytes():
+        raise origin.mismatch(0, f"{length:,} bytes do not fit into the memory of this machine")
+    return storage.read(path, offset, length)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class LogReader:
@@ -57,7 +84,14 @@ class LogReader:
         return f"{self.directory}/{segment_name(batch)}"
 
     def look(self) -> Catalog:
-        """List the directory."""
+        """List the directory; refused if it holds a file whose name cannot be believed."""
+        catalog = self.look_at_all()
+        if catalog.incredible:
+            raise self.incredible(catalog.incredible[0])
+        return catalog
+
+    def look_at_all(self) -> Catalog:
+        """List the directory, whatever it holds."""
         catalog = Catalog.of(self.storage, self.directory)
         held = {pack.name for pack in catalog.packs}
         # Rebuilt, not changed in place: another thread may be reading from it, or rebuild it, too.
@@ -65,6 +99,16 @@ class LogReader:
         self._indexes = {name: known[name] for name in held & known.keys()}
         self._catalog = catalog
         return catalog
+
+    def incredible(self, file: LogFile) -> DamagedSegment:
+        """The error about a file that cannot hold what its name says."""
+        return DamagedSegment(
+            f"A file of the log says in its name that it holds batches {file.first} to "
+            f"{file.last}: more than the {LARGEST_PACK:,} that a file can hold.",
+            where=self.path(file),
+            fix="Nothing of Trailmark's writes such a name. Move the file out of the log, or let "
+            "repair() set it aside.",
+        )
 
     def contains(self, batch: int) -> bool:
         """Whether the log holds the batch. Does not list for the batch behind a plain segment.
@@ -96,10 +140,10 @@ class LogReader:
         if file.is_pack:
             entry = self.pack_index(file).entry(batch)
             origin = Origin(path, entry.offset)
-            data = self.storage.read(path, entry.offset, entry.length)
+            data = read_whole(self.storage, path, origin, entry.offset, entry.length)
         else:
             origin = Origin(path)
-            data = self.storage.read(path)
+            data = read_whole(self.storage, path, origin)
         segment = decode_segment(data, origin, expect=self.identity)
         self._check_place(file, segment.footer, segment.checksum, origin)
         return segment

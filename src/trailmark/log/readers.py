@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from trailmark.errors import DamagedSegment, SettingError
 from trailmark.log import json_text
 from trailmark.log.clock import Clock, wall_clock_us
+from trailmark.log.names import LARGEST_BATCH
 from trailmark.log.storage import Storage
 from trailmark.records import Stream
 
@@ -42,7 +43,12 @@ def register(
     text = _text(Reader(name, stream, needs, clock()))
     if storage.publish(reader_path(name), [text], force_sync=True):
         return True
-    known = read_reader(storage, name)
+    try:
+        known = read_reader(storage, name)
+    except DamagedSegment:
+        # Whoever reads knows what it needs; everybody else can only keep everything.
+        storage.replace(reader_path(name), [text])
+        return True
     if known is not None and known.stream is not stream:
         # What one of the two acknowledges would let go what the other needs.
         raise SettingError(
@@ -113,12 +119,14 @@ def read_reader(storage: Storage, name: str) -> Reader | None:
     """What a reader said last; None if there is none of this name."""
     path = reader_path(name)
     try:
-        body = json_text.load_guarded(storage.read(path))
+        body = json_text.load_guarded(json_text.read_text(storage, path))
     except FileNotFoundError:
         return None  # forgotten since the directory was listed
     try:
         if body is not None:
-            return Reader(name, _STREAMS[body["stream"]], int(body["needs"]), int(body["seen_us"]))
+            needs = json_text.whole(body["needs"], 0, LARGEST_BATCH + 1)
+            seen_us = json_text.whole(body["seen_us"], -(2**63), 2**63 - 1)
+            return Reader(name, _STREAMS[body["stream"]], needs, seen_us)
     except (KeyError, TypeError, ValueError):
         pass  # whole, and not what a reader writes
     # Guessing could trim what somebody needs.

@@ -3,6 +3,8 @@
 What repair may do, and nothing else:
 
 - remove temporaries of dead writers;
+- set aside a file whose name says more batches than a file can hold, its whole segments published
+  again;
 - take a damaged pack apart: publish its whole segments again, set the pack aside;
 - set aside damaged segments at the newest end, after which nothing whole follows. Only these may
   be called torn;
@@ -16,17 +18,19 @@ Everything else that is wrong is reported and left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from trailmark.errors import DamagedSegment
 from trailmark.log.damage import Origin
 from trailmark.log.index import index_path, rebuild_index
 from trailmark.log.merge import find_copied
 from trailmark.log.names import LogFile
 from trailmark.log.pack import rescue_segments
-from trailmark.log.reader import LogReader
-from trailmark.log.trim import delete_marks, finish_trim
+from trailmark.log.reader import LogReader, read_whole
+from trailmark.log.segment import Segment
+from trailmark.log.trim import finish_trim, move_mark_back
 from trailmark.log.verify import Copy, Problem, VerifyReport, verify_log
 
 Deed: TypeAlias = Literal["removed", "set aside", "published again", "rebuilt"]
@@ -60,6 +64,7 @@ def repair_log(reader: LogReader) -> RepairReport:
     reader = reader.fresh()
     work = _Repair(reader)
     work.remove_temporaries()
+    work.set_aside_incredible()
     work.take_apart_unusable_packs()
     work.set_aside_torn_tail()
     work.finish_trims()
@@ -73,19 +78,19 @@ def set_aside_after(reader: LogReader, batch: int) -> RepairReport:
     """Set aside everything newer than a batch: for whoever decides to go on from there.
 
     A pack that reaches over the batch is taken apart. Where the log was trimmed beyond the batch,
-    it has nothing left and forgets that it was: what comes next lies before the mark.
+    it has nothing left, and what comes next lies before the mark: that is moved back.
     """
     reader = reader.fresh()
     work = _Repair(reader)
     why = f"everything after batch {batch} was to be set aside"
     catalog = reader.look()
-    if catalog.start > batch + 1:
-        work.forget_trims()
     for file in reversed(catalog.files):
         if file.first <= batch < file.last:
             work.take_apart(file, why, up_to=batch)
         elif file.first > batch:
             work.set_aside(file, why)
+    if catalog.start > batch + 1:
+        work.move_mark_back(batch + 1)
     work.rebuild_index()
     return RepairReport(work.actions, work.verified().problems)
 
@@ -117,12 +122,18 @@ class _Repair:
         for path in finish_trim(self.reader, self.reader.look()):
             self._did(Action("removed", path, "it was trimmed, and left over or brought back"))
 
-    def forget_trims(self) -> None:
+    def move_mark_back(self, start: int) -> None:
         self.finish_trims()
-        for path in delete_marks(self.reader, self.reader.look()):
+        for path in move_mark_back(self.reader, self.reader.look(), start):
             self._did(Action("removed", path, "the log goes on before the batch it names"))
         # Names become free for other segments, which the index must not take for these.
         self.reader.storage.delete(index_path(self.reader))
+
+    def set_aside_incredible(self) -> None:
+        why = "its name says more batches than a file can hold"
+        for file in self.reader.look_at_all().incredible:
+            if not self.take_apart(file, why):
+                self.set_aside(file, why)
 
     def take_apart_unusable_packs(self) -> None:
         by_file: dict[LogFile, list[Copy]] = {}
@@ -159,8 +170,7 @@ class _Repair:
     def take_apart(self, pack: LogFile, why: str, up_to: int | None = None) -> bool:
         """Publish a pack's whole segments again and set it aside; False if it has none."""
         path = self.reader.path(pack)
-        data = self.reader.storage.read(path)
-        whole = list(rescue_segments(data, Origin(path), self.reader.identity))
+        whole = list(self._whole_segments(path))
         # Newest first: at no moment has a batch a file of its own while the next one has none
         # (see `LogReader.contains`).
         for segment in reversed(whole):
@@ -171,6 +181,16 @@ class _Repair:
         if whole:
             self.set_aside(pack, why)
         return bool(whole)
+
+    def _whole_segments(self, path: str) -> Iterator[Segment]:
+        origin = Origin(path)
+        try:
+            # Of a length that is given, no trailer is expected: it may be what is damaged.
+            size = self.reader.storage.size(path)
+            data = read_whole(self.reader.storage, path, origin, 0, size)
+        except DamagedSegment:
+            return  # of a size that no pack has
+        yield from rescue_segments(data, origin, self.reader.identity)
 
     def set_aside(self, file: LogFile, why: str) -> None:
         # The name becomes free for another segment, which the index must not take for this one.

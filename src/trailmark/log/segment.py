@@ -28,7 +28,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from trailmark.errors import UnknownFormat
+from trailmark.errors import DamagedSegment, UnknownFormat
 from trailmark.log.damage import Origin
 from trailmark.log.footer import FORMAT_VERSION, Footer, LogIdentity, check_version
 from trailmark.log.frame import (
@@ -43,6 +43,7 @@ from trailmark.log.frame import (
     read_trailer,
     walk_frames,
 )
+from trailmark.log.rows import read_parts, read_rows, same_columns
 from trailmark.log.storage import Part
 from trailmark.records import FrameKind, SegmentLink, Stream
 from trailmark.settings import Compression
@@ -51,6 +52,9 @@ from trailmark.values import dataclass
 HEADER = struct.Struct("<4sHBB16sIIqII")
 SEGMENT_MAGIC = b"TMSG"
 SEGMENT_END = b"TMED"
+
+#: A header, a footer without a byte, and a trailer.
+SMALLEST_SEGMENT = HEADER.size + FRAME_HEADER.size + TRAILER.size
 
 _HEADER_COVERED = 44
 
@@ -93,31 +97,57 @@ class Segment:
         return SegmentLink(self.footer.batch, self.checksum)
 
     def table(self, kind: FrameKind) -> pa.Table | None:
-        """The rows of one kind, or None if the segment has no such frame."""
+        """The rows of one kind, or None if the segment has no such frame. Every value can be read
+        that they say they have."""
         frame = self.frames.get(kind)
         if frame is None:
             return None
-        with self._decoding(kind, frame):
-            # Copies nothing: uncompressed columns point into the bytes that were read.
-            return pa.ipc.open_stream(pa.py_buffer(frame.payload)).read_all()
+        with self._decoding(kind):
+            rows = read_rows(frame.payload)
+            self._check_count(kind, rows.num_rows)
+            return rows
 
-    def batches(self, kind: FrameKind, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The rows of one kind a part at a time, as they were written: the columns with these
-        places, in the order of their places. Others are not decompressed."""
+    def rows(self, kind: FrameKind, schema: pa.Schema) -> pa.Table:
+        """The rows of a kind that has to be there, with these columns."""
+        found = self.table(kind)
+        if found is None:
+            raise self.mismatch(kind, "is missing")
+        if not same_columns(found.schema, schema):
+            raise self.mismatch(kind, f"has other columns than {', '.join(schema.names)}")
+        return found
+
+    def batches(
+        self, kind: FrameKind, schema: pa.Schema, names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a kind that has to be there, a part at a time, as they were written. Of the
+        columns, which are those of the schema, only the named ones are decompressed."""
         frame = self.frames.get(kind)
         if frame is None:
-            return
-        with self._decoding(kind, frame):
-            options = pa.ipc.IpcReadOptions(included_fields=list(columns), use_threads=False)
-            yield from pa.ipc.open_stream(pa.py_buffer(frame.payload), options=options)
+            raise self.mismatch(kind, "is missing")
+        with self._decoding(kind):
+            count = 0
+            for part in read_parts(frame.payload, schema, names):
+                count += part.num_rows
+                yield part
+            self._check_count(kind, count)
+
+    def mismatch(self, kind: FrameKind, detail: str) -> DamagedSegment:
+        """The error to raise about a frame."""
+        frame = self.frames.get(kind)
+        at = HEADER.size if frame is None else frame.offset
+        return self.origin.mismatch(at, f"the {kind.name.lower()} frame {detail}")
 
     @contextmanager
-    def _decoding(self, kind: FrameKind, frame: Frame) -> Iterator[None]:
+    def _decoding(self, kind: FrameKind) -> Iterator[None]:
         try:
             yield
-        except (pa.ArrowException, OSError) as error:
-            detail = f"the {kind.name.lower()} frame is not an Arrow stream ({error})"
-            raise self.origin.mismatch(frame.offset, detail) from error
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            what = str(error).partition("\n")[0]
+            raise self.mismatch(kind, f"is no Arrow stream that can be read ({what})") from error
+
+    def _check_count(self, kind: FrameKind, count: int) -> None:
+        if self.footer.rows[kind] != count:
+            raise ValueError(f"{count:,} rows, and the footer counts {self.footer.rows[kind]:,}")
 
 
 class Codecs:
@@ -215,6 +245,8 @@ def decode_segment(
     by_kind = {_kind_of(frame, origin): frame for frame in frames}
     if len(by_kind) != len(frames):
         raise origin.mismatch(HEADER.size, "two frames of the same kind")
+    if by_kind.keys() != footer.rows.keys():
+        raise origin.mismatch(last.offset, "the footer counts rows of other frames")
     return Segment(footer, last.checksum, data, origin, by_kind)
 
 

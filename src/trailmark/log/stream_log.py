@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from trailmark.errors import BatchGoesBackward, SettingError
+from trailmark.errors import BatchGoesBackward, MissingSegment, SettingError
 from trailmark.log.appending import Appending, Published
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.footer import Footer, LogIdentity, TimeRange
@@ -170,6 +170,11 @@ class StreamLog:
         """The oldest batch, or NO_BATCH, by listing."""
         return self.reader.look().oldest()
 
+    def start(self) -> int:
+        """The batch of the trim mark, 0 without one: what was before it is gone, and whatever is
+        missing behind it was lost. By listing."""
+        return self.reader.look().start
+
     def trim(self, before: int, *, most: int | None = None) -> TrimReport:
         """Delete what holds only batches before this one, ``most`` files at once; the newest batch
         always stays."""
@@ -181,11 +186,14 @@ class StreamLog:
 
         return merge_log(self.reader, up_to, self.settings.merge_bytes, smallest_run)
 
-    def verify(self) -> VerifyReport:
-        """Read everything; report every damage, gap and broken link."""
+    def verify(self, check: Callable[[Segment], None] | None = None) -> VerifyReport:
+        """Read everything; report every damage, gap and broken link.
+
+        ``check`` raises about what is wrong with the contents of a segment, beside its rows.
+        """
         from trailmark.log.verify import verify_log
 
-        return verify_log(self.reader)
+        return verify_log(self.reader, check)
 
     def repair(self) -> RepairReport:
         """Put right what can be put right without losing anything; report the rest."""
@@ -238,18 +246,34 @@ class StreamLog:
 
     def _publish(self, batch: int, encoded: EncodedSegment, previous: SegmentLink) -> Published:
         created = self._storage.publish(self.reader.segment_path(batch), encoded.parts)
-        if created and self._is_in_time(batch, previous):
-            return Published(batch, encoded.checksum, True, encoded.bytes)
-        _, checksum = self.read_footer(batch)
-        return Published(batch, checksum, False, 0)
+        if not created or not self._is_in_time(batch, previous):
+            checksum = self._winner(batch)
+            # A segment of ours may have been merged before we looked whether it is in time.
+            created = created and checksum == encoded.checksum
+            return Published(batch, checksum, created, encoded.bytes if created else 0)
+        return Published(batch, encoded.checksum, True, encoded.bytes)
+
+    def _winner(self, batch: int) -> int:
+        """Checksum of the segment that the log holds."""
+        self.reader.look()  # where it has been merged, the pack counts, not what is late like us
+        try:
+            _, checksum = self.read_footer(batch)
+        except MissingSegment:
+            start = self.start()
+            if batch >= start:
+                raise
+            raise self._too_late(batch, start) from None
+        return checksum
 
     def _is_in_time(self, batch: int, previous: SegmentLink) -> bool:
         """Whether the name was free because the batch is new, not because it is long gone.
 
         A batch that has been merged or trimmed has no file of its own any more, and a writer that
-        was stuck for so long gets its file published. It is taken back here. This comes *after*
-        publishing because a merge puts its pack into place before it frees the names. The normal
-        case costs one look for the previous batch's file: see `LogReader.contains`.
+        was stuck for so long gets its file published. It is taken back here. What has been merged
+        is in a pack, and what has been trimmed lies before the mark; nothing else tells, least of
+        all that the batch before is not there: the first has none. This comes *after* publishing
+        because packs and marks are put into place before names become free. The normal case costs
+        one look for the previous batch's file: see `LogReader.contains`.
 
         That file may have been trimmed and come back after a power failure. A writer that was
         stuck over both is not told that it is late, but what it has published is left over, too:
@@ -259,19 +283,17 @@ class StreamLog:
         if before != NO_BATCH and self._storage.exists(self.reader.segment_path(before)):
             return True
         catalog = self.reader.look()
-        is_merged = bool(catalog.packs_holding(batch))
-        is_overtaken = catalog.newest() > batch and not catalog.contains(before)
-        is_trimmed = batch < catalog.start or is_overtaken
-        if not is_merged and not is_trimmed:
+        is_trimmed = batch < catalog.start
+        if not is_trimmed and not catalog.packs_holding(batch):
             return True
         self._storage.delete(self.reader.segment_path(batch))
-        if not is_merged:
-            raise self._too_late(batch, max(catalog.start, catalog.newest()))
+        if is_trimmed:
+            raise self._too_late(batch, catalog.start)
         return False
 
-    def _too_late(self, batch: int, reached: int) -> BatchGoesBackward:
+    def _too_late(self, batch: int, start: int) -> BatchGoesBackward:
         return BatchGoesBackward(
-            f"Batch {batch} has been trimmed from the log, which has reached batch {reached}.",
+            f"Batch {batch} has been trimmed from the log, which begins with batch {start}.",
             where=self.directory,
             fix="A writer that was thought dead came back late: stop it. If the query itself was "
             "set back to an older batch, give it an empty log.",

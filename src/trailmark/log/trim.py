@@ -56,16 +56,26 @@ def trim_log(
     """
     catalog = reader.look()
     gone = files_before(catalog, before)[:most]
-    start = catalog.start
-    if gone:
+    start = start_without(catalog, gone, before)
+    if gone or start > catalog.start:
         # What is left over may be a name that came back, for what is another segment by now.
         recycled = set(catalog.segments.values()) if recycles else set()
         # Where only left-overs go, the mark is there: whoever published it may not have synced it.
-        start = max(start, gone[-1].last + 1)
         _delete_behind_mark(reader, catalog, start, gone, recycled)
     kept = set(catalog.files).difference(gone)
     oldest = min((max(file.first, start) for file in kept), default=NO_BATCH)
     return TrimReport([file.name for file in gone], sum(file.size for file in gone), oldest)
+
+
+def start_without(catalog: Catalog, gone: Sequence[LogFile], before: int) -> int:
+    """Where the log begins when these files are gone, as batches before the given one may be.
+
+    Batches that were lost count as trimmed when the log is trimmed up to the next one.
+    """
+    kept = set(catalog.files).difference(gone)
+    first = min((file.first for file in kept), default=NO_BATCH)
+    reached = gone[-1].last + 1 if gone else 0
+    return max(catalog.start, reached, first if first <= before else 0)
 
 
 class RepeatedTrim:
@@ -110,15 +120,15 @@ def finish_trim(reader: LogReader, catalog: Catalog) -> list[str]:
     return paths
 
 
-def delete_marks(reader: LogReader, catalog: Catalog) -> list[str]:
-    """Delete the marks of trims that have been finished; the paths.
+def move_mark_back(reader: LogReader, catalog: Catalog, start: int) -> list[str]:
+    """Let the log begin with an earlier batch, once trims have been finished; the deleted marks.
 
-    For whoever is going to publish batches before them, which they would hide.
+    For whoever is going to publish batches that the marks would hide. What was before them stays
+    gone, as the mark of the earlier batch says.
     """
-    if catalog.marks:
-        # Syncs the directory: what was trimmed has to be gone for good before its mark goes.
-        _publish_mark(reader, catalog.start)
-    paths = [_mark_path(reader, mark) for mark in catalog.marks]
+    # Syncs the directory: what was trimmed has to be gone for good before its mark goes.
+    _publish_mark(reader, start)
+    paths = [_mark_path(reader, mark) for mark in catalog.marks if mark > start]
     for path in paths:
         reader.storage.delete(path)
     return paths

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from trailmark.errors import DamagedSegment, LogError
 from trailmark.log.names import LogFile
 from trailmark.log.reader import LogReader
+from trailmark.log.segment import Segment
 from trailmark.records import SegmentLink, Stream
+
+#: Raises `DamagedSegment` about the contents of a segment.
+Check: TypeAlias = Callable[[Segment], None]
 
 #: damaged: its bytes are wrong. foreign: whole, but not of this log or version. missing: the next
 #: segment names it, the log does not have it. unlinked: it follows another segment than the one
@@ -53,10 +57,13 @@ class VerifyReport:
         return not self.problems
 
 
-def verify_log(reader: LogReader) -> VerifyReport:
-    """Read every byte of the log; check every checksum, link and gap."""
+def verify_log(reader: LogReader, check: Check | None = None) -> VerifyReport:
+    """Read every byte and every row of the log; check every checksum, link and gap.
+
+    ``check`` looks at more than that of a segment, as those do who read it.
+    """
     reader = reader.fresh()
-    catalog = reader.look()
+    catalog = reader.look_at_all()
     problems: list[Problem] = []
     copies: list[Copy] = []
     read: set[str] = set()
@@ -64,23 +71,30 @@ def verify_log(reader: LogReader) -> VerifyReport:
         is_outdated = False
         for file in unread:
             try:
-                copies += _read_copies(reader, file, problems)
+                copies += _read_copies(reader, file, problems, check)
             except FileNotFoundError:
                 is_outdated = True  # merged or trimmed since the directory was listed
         read.update(file.name for file in unread)
         if is_outdated:
-            catalog = reader.look()
+            catalog = reader.look_at_all()
     held = {reader.path(file) for file in catalog.files}
     copies = [copy for copy in copies if reader.path(copy.file) in held]
     copies.sort(key=lambda copy: copy.batch)
     problems = [problem for problem in problems if problem.path in held]
-    problems += _check_order(reader, copies)
+    for file in catalog.incredible:
+        problems.append(_problem(reader.incredible(file), file.first, reader.path(file)))
+    problems += _check_order(reader, copies, catalog.start)
     problems.sort(key=lambda problem: problem.batch)
     size = sum(file.size for file in catalog.files)
     return VerifyReport(len(catalog.batches()), size, problems, copies)
 
 
-def _read_copies(reader: LogReader, file: LogFile, problems: list[Problem]) -> Iterator[Copy]:
+def _read_copies(
+    reader: LogReader,
+    file: LogFile,
+    problems: list[Problem],
+    check: Check | None,
+) -> Iterator[Copy]:
     batches = range(file.first, file.last + 1)
     try:
         if file.is_pack:
@@ -94,6 +108,10 @@ def _read_copies(reader: LogReader, file: LogFile, problems: list[Problem]) -> I
     for batch in batches:
         try:
             segment = reader.read_from_file(file, batch)
+            for kind in segment.frames:
+                segment.table(kind)
+            if check is not None:
+                check(segment)
             yield Copy(batch, file, None, segment.link, segment.footer.previous)
         except LogError as error:
             problem = _problem(error, batch, reader.path(file))
@@ -106,7 +124,7 @@ def _problem(error: LogError, batch: int, path: str) -> Problem:
     return Problem(trouble, batch, path, f"{error.what} ({error.where})")
 
 
-def _check_order(reader: LogReader, copies: Sequence[Copy]) -> Iterator[Problem]:
+def _check_order(reader: LogReader, copies: Sequence[Copy], start: int) -> Iterator[Problem]:
     chosen: dict[int, Copy] = {}
     for copy in copies:
         other = chosen.get(copy.batch)
@@ -120,8 +138,11 @@ def _check_order(reader: LogReader, copies: Sequence[Copy]) -> Iterator[Problem]
         return  # each stands for itself
     before: Copy | None = None
     for copy in chosen.values():
-        if before is not None and copy.previous is not None:
-            yield from _check_pair(reader, before, copy, copy.previous)
+        previous = copy.previous
+        if before is not None and previous is not None:
+            yield from _check_pair(reader, before, copy, previous)
+        elif previous is not None and previous.batch >= start:
+            yield _missing(reader, copy, previous)
         before = copy
 
 
@@ -130,8 +151,7 @@ def _check_pair(
 ) -> Iterator[Problem]:
     path = reader.path(copy.file)
     if previous.batch > before.batch:
-        what = f"Batch {copy.batch} follows it, and it is not in the log."
-        yield Problem("missing", previous.batch, path, what)
+        yield _missing(reader, copy, previous)
     elif previous.batch < before.batch or (
         before.link is not None and not previous.names(before.link)
     ):
@@ -140,3 +160,8 @@ def _check_pair(
             f"batch {before.batch} that the log holds before it."
         )
         yield Problem("unlinked", copy.batch, path, what)
+
+
+def _missing(reader: LogReader, copy: Copy, previous: SegmentLink) -> Problem:
+    what = f"Batch {copy.batch} follows it, and it is not in the log."
+    return Problem("missing", previous.batch, reader.path(copy.file), what)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
+from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from trailmark.errors import BatchGoesBackward, BatchOrderError, SettingError, StorageError
-from trailmark.log import Appending, StreamLog
-from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink
+from trailmark.log import Appending, LocalStorage, Part, StreamLog
+from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink, Stream
 
 
 @pytest.fixture
@@ -164,3 +165,75 @@ def test_the_first_append_after_everything_was_merged_is_not_late(log: StreamLog
     log.merge(2)
     assert append(log, 3, links[2]).created
     assert [segment.batch for segment in log.read_from()] == [0, 1, 2, 3]
+
+
+class _Slow(LocalStorage):
+    """Others do something as soon as a segment is published, before its writer looks again."""
+
+    def __init__(self, disk: SimulatedDisk, meanwhile: Callable[[], object]) -> None:
+        super().__init__(ROOT, file_system=disk)
+        self._meanwhile = meanwhile
+
+    def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
+        created = super().publish(path, parts, force_sync=force_sync)
+        self._meanwhile()
+        return created
+
+
+def _go_on(disk: SimulatedDisk, first: int) -> None:
+    """Another writer goes on from the batch before."""
+    log = open_log(disk.storage())
+    for batch in range(first, first + 3):
+        _, checksum = log.read_footer(batch - 1)
+        append(log, batch, SegmentLink(batch - 1, checksum))
+
+
+def test_the_first_batch_is_not_late_when_others_have_gone_on(disk: SimulatedDisk) -> None:
+    slow = open_log(_Slow(disk, lambda: _go_on(disk, 1)))
+    assert append(slow, 0, START_OF_LOG, count=9).created
+    log = open_log(disk.storage())
+    assert log.batches() == [0, 1, 2, 3]
+    assert log.verify().is_whole
+
+
+def test_the_batch_at_which_a_trim_ends_is_not_late(disk: SimulatedDisk) -> None:
+    links = fill(open_log(disk.storage()), 3)
+
+    def go_on_and_trim() -> None:
+        _go_on(disk, 4)
+        open_log(disk.storage()).trim(3)
+
+    slow = open_log(_Slow(disk, go_on_and_trim))
+    assert append(slow, 3, links[2], count=9).created
+    log = open_log(disk.storage())
+    assert log.batches() == [3, 4, 5, 6]
+    assert log.verify().is_whole
+
+
+def test_an_older_snapshot_is_not_late_because_a_newer_one_is_there(disk: SimulatedDisk) -> None:
+    append(open_log(disk.storage(), stream=Stream.SNAPSHOT), 8, START_OF_LOG)
+    slow = open_log(disk.storage(), stream=Stream.SNAPSHOT)
+    assert append(slow, 4, START_OF_LOG).created
+    assert slow.batches() == [4, 8]
+
+
+def test_a_segment_that_was_merged_before_its_writer_looked_again_is_its_own(
+    disk: SimulatedDisk,
+) -> None:
+    def go_on_and_merge() -> None:
+        _go_on(disk, 1)
+        open_log(disk.storage()).merge(2)
+
+    slow = open_log(_Slow(disk, go_on_and_merge))
+    published = append(slow, 0, START_OF_LOG, count=9)
+    assert published.created
+    assert published.link == open_log(disk.storage()).read(0).link
+
+
+def test_whoever_loses_to_a_segment_that_is_trimmed_at_once_is_told_that_it_is_late(
+    disk: SimulatedDisk,
+) -> None:
+    links = fill(open_log(disk.storage()), 6)
+    slow = open_log(_Slow(disk, lambda: open_log(disk.storage()).trim(4)))
+    with pytest.raises(BatchGoesBackward, match="begins with batch 4"):
+        append(slow, 3, links[2], count=9)

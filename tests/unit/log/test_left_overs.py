@@ -103,7 +103,7 @@ def test_batches_that_are_written_anew_before_a_mark_are_in_the_log() -> None:
     assert report.is_whole
     removed = [each.path for each in report.actions if each.deed == "removed"]
     assert removed == [segment_file(1), segment_file(4), mark_file(6)]
-    assert files_of(disk) == []
+    assert files_of(disk) == [mark_file(4)]
     again = [append(log, 4, links[3], count=2).link]
     again.append(append(log, 5, again[0], count=2).link)
     assert_holds(disk, [*links[:4], *again], 4)

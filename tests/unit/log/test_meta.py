@@ -60,7 +60,7 @@ def test_another_query_is_refused(disk: SimulatedDisk) -> None:
     create_or_open(disk.storage(), META)
     with pytest.raises(OtherQuery, match="q-1 -> q-2") as caught:
         create_or_open(disk.storage(), replace(META, query_id="q-2"))
-    assert "path of its own" in caught.value.fix
+    assert "path of its own. Set its checkpointLocation" in caught.value.fix
 
 
 WIDER = pa.schema([("item", pa.int32()), ("price", pa.int64()), ("shop", pa.string())])

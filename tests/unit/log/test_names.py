@@ -97,6 +97,58 @@ def test_anything_else_is_refused(url: str) -> None:
         open_storage(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("s3:/bucket/x", "two slashes"),
+        ("S3:/bucket/x", "two slashes"),
+        ("s3a://bucket/x", "s3://bucket/prefix"),
+        ("dbfs:/data/x", "/dbfs/data/orders"),
+        ("hdfs:/data/x", "write ./hdfs:/data/x"),
+        (" s3://bucket/x", "two slashes"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_no_directory(
+    url: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingError, match="names no storage") as refused:
+        open_storage(url)
+    assert fix in refused.value.fix
+
+
+@pytest.mark.parametrize("name", ["a:b", "./s3:/x", "C:/x", "12:30", "a:b/c", ":/x", "user@host?x"])
+def test_a_directory_may_have_a_colon_in_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_storage(name).publish("x", [b"y"])
+    assert (tmp_path / name / "x").read_bytes() == b"y"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://AKIA:SECRET@bucket/x", "s3://***@bucket/x"),
+        ("S3://AKIA:SEC/RET@bucket/x", "S3://***@bucket/x"),
+        ("s3://SECRET@bucket/x", "s3://***@bucket/x"),
+        ("s3://AKIA:SECRET/bucket", "s3://***/bucket"),
+        ("s3://bucket/x?secret=SECRET", "s3://bucket/x?***"),
+        ("s3://bucket/x?secret=SECRET@SECRET", "s3://bucket/x?***"),
+        ("s3://AKIA:SEC?RET@bucket/x", "s3://***?***"),
+        ("s3:/AKIA:SECRET@bucket", "s3:/***@bucket"),
+        ("hdfs://me:SECRET@host:8020/x", "hdfs://***@host:8020/x"),
+        ("https://host/x?token=SECRET", "https://host/x?***"),
+    ],
+)
+def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str, shown: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        open_storage(url)
+    assert repr(shown) in refused.value.what
+    for secret in ("SECRET", "AKIA", "SEC", "RET"):
+        assert secret not in str(refused.value).replace("AWS_SECRET_ACCESS_KEY", "")
+
+
 def test_opening_touches_nothing(tmp_path: Path) -> None:
     open_storage(tmp_path / "new", LogSettings())
     assert list(tmp_path.iterdir()) == []

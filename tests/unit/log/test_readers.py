@@ -224,3 +224,14 @@ def test_a_bucket_that_trims_itself_keeps_what_its_readers_need(
     bucket.trim(newest)
     assert files.log(stream, 0).oldest() > 2
     bucket.close()
+
+
+def test_a_reader_that_starts_again_writes_its_damaged_file_anew() -> None:
+    disk = SimulatedDisk()
+    storage = disk.storage()
+    register(storage, "billing", Stream.BATCHES, 3)
+    disk.flip("readers/billing.json", 5, 1)
+    with pytest.raises(DamagedSegment, match="billing"):
+        registered(storage)
+    assert register(storage, "billing", Stream.BATCHES, 5)
+    assert [reader.needs for reader in registered(storage)] == [5]

@@ -9,7 +9,7 @@ import pytest
 from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.logs import OTHER_ID, append, fill, open_log
 from trailmark.log import LocalStorage, StreamLog
-from trailmark.records import SegmentLink
+from trailmark.records import START_OF_LOG, SegmentLink, Stream
 
 
 def segment_file(batch: int) -> str:
@@ -147,3 +147,38 @@ def test_what_is_trimmed_or_merged_meanwhile_is_not_missed(what: str, damaged: i
     assert [(p.trouble, p.batch) for p in report.problems] == expected
     assert report.batches == (5 if what == "trim" else 10)
     assert {copy.batch for copy in report.copies} == set(range(5 if what == "trim" else 0, 10))
+
+
+@pytest.mark.parametrize("lost", [[0], [0, 1, 2]])
+def test_the_oldest_batch_of_a_log_without_a_mark_has_to_be_the_first(lost: list[int]) -> None:
+    disk, log, _ = filled()
+    for batch in lost:
+        disk.storage().delete(segment_file(batch))
+    (problem,) = log.verify().problems
+    assert (problem.trouble, problem.batch) == ("missing", lost[-1])
+
+
+def test_a_batch_is_missing_where_the_mark_says_that_the_log_begins() -> None:
+    disk, log, _ = filled()
+    log.trim(2)
+    disk.storage().delete(segment_file(2))
+    (problem,) = log.verify().problems
+    assert (problem.trouble, problem.batch) == ("missing", 2)
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_lost_batch_that_is_trimmed_is_not_missed_any_more(lost: int) -> None:
+    disk, log, _ = filled()
+    disk.storage().delete(segment_file(lost))
+    assert not log.verify().is_whole
+    log.trim(lost + 1)
+    assert log.verify().is_whole
+    assert (log.start(), log.oldest()) == (lost + 1, lost + 1)
+
+
+def test_snapshots_are_no_chain_and_none_of_them_is_missed() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk.storage(), stream=Stream.SNAPSHOT)
+    for batch in (4, 8):
+        append(log, batch, START_OF_LOG)
+    assert log.verify().is_whole

@@ -102,7 +102,7 @@ def _refused(error: OSError, path: Path, size: int) -> StorageError:
         return CacheFull(
             f"No room for {size:,} bytes of operator state.",
             where=str(path),
-            fix="Free space there, or choose another cache directory.",
+            fix="Make room there (for a container's /dev/shm: --shm-size), or set cache_dir.",
         )
     if error.errno in (errno.ENOENT, errno.ESTALE):
         return CacheLost(

@@ -174,7 +174,7 @@ class StateTable:
             raise DamagedSegment(
                 "The logged state contradicts the logged input: a window would close in a replay, "
                 "or is there twice.",
-                where=where,
+                where=where or "operator state",
                 fix="Run a verification of both logs; restore the damaged files from a backup.",
             )
         h = self.header

@@ -11,7 +11,7 @@ from trailmark.state.cache import StateCache
 
 
 def _make(cache: StateCache, log: str, bucket: int, age: float) -> Path:
-    held = cache.acquire(log, bucket)
+    held = cache.acquire(log, bucket).cached
     assert held is not None
     held.memory(is_new=True).region("slots", 4096)
     os.utime(held.directory, (1e9 - age, 1e9 - age))
@@ -26,22 +26,22 @@ def cache(tmp_path: Path) -> StateCache:
 
 def test_old_tables_go_and_young_ones_stay(cache: StateCache) -> None:
     old, young = _make(cache, "a", 0, 4000), _make(cache, "b", 1, 3000)
-    assert cache.sweep(1e9) == [old]
+    assert cache.sweep(1e15, 0.0) == [old]
     assert not old.parent.exists()
     assert [file.name for file in young.iterdir()] == ["slots"]
 
 
 def test_a_table_in_use_stays_however_old_it_is(cache: StateCache) -> None:
     old = _make(cache, "a", 0, 4000)
-    held = cache.acquire("a", 0)
+    held = cache.acquire("a", 0).cached
     assert held is not None
     os.utime(held.directory, (1e9 - 4000, 1e9 - 4000))
-    assert cache.sweep(1e9) == []
+    assert cache.sweep(1e15, 0.0) == []
     assert old.exists()
     held.close()
     os.utime(old, (1e9 - 4000, 1e9 - 4000))
-    assert cache.sweep(1e9) == [old]
+    assert cache.sweep(1e15, 0.0) == [old]
 
 
 def test_a_cache_that_is_not_there_is_swept_in_peace(cache: StateCache) -> None:
-    assert cache.sweep(1e9) == []
+    assert cache.sweep(1e15, 0.0) == []

@@ -55,7 +55,7 @@ def recover_once(
     memory = Memory()
     table, ledger = StateTable(operator.layout, memory), Ledger(memory)
     opened = now_us()
-    plan = plan_recovery(operator.identities, output, inputs, snapshots, batch, logs.first_batch)
+    plan = plan_recovery(operator, output, inputs, snapshots, batch, logs.first_batch)
     planned = now_us()
     _, load_us, replay_us = restore(
         plan, operator, table, ledger, output, inputs, logs.first_batch, now_us

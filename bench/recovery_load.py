@@ -34,7 +34,7 @@ def main(root: str, target: int) -> None:
         operator = aggregate()
         logs = OperatorLogs(LocalStorage(root), operator, buckets=1)
         output, inputs = logs.output(0), logs.input(0)
-        plan = plan_recovery(operator.identities, output, inputs, logs.snapshots(0), target, 0)
+        plan = plan_recovery(operator, output, inputs, logs.snapshots(0), target, 0)
         memory = Memory()
         table, ledger = StateTable(operator.layout, memory), Ledger(memory)
         planned = time.perf_counter()

@@ -40,6 +40,7 @@ class Case:
     late: Late
     batches: tuple[pa.RecordBatch, ...]
     watermarks: tuple[int | None, ...]
+    order_by: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -52,16 +53,26 @@ class Case:
         late: Late = "drop",
         batches: Sequence[tuple[int, Sequence[Sequence[Any]]]],
         watermarks: Sequence[int | None] | None = None,
+        order_by: Sequence[str] = (),
     ) -> Case:
         """A case from plain rows; each batch comes with the offset its arrays begin at."""
         made = tuple(batch_of(schema, rows, offset) for offset, rows in batches)
         marks = tuple(watermarks) if watermarks is not None else (None,) * len(made)
-        return cls(schema, tuple(by), window, values, late, made, marks)
+        return cls(schema, tuple(by), window, values, late, made, marks, tuple(order_by))
 
     def operator(self) -> Aggregate:
-        return Aggregate(
-            self.schema, by=self.by, window=self.window, values=self.values, late=self.late
-        )
+        return Aggregate(**self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """What the operator is made with."""
+        return {
+            "schema": self.schema,
+            "by": self.by,
+            "window": self.window,
+            "values": self.values,
+            "late": self.late,
+            "order_by": self.order_by or None,
+        }
 
     def oracle(self) -> Oracle:
         return Oracle(
@@ -69,9 +80,12 @@ class Case:
         )
 
     def given(self, batch: int) -> BatchInput:
-        """Windows that a batch closed are closed for all later ones."""
+        """A batch as it is logged. Windows that it closed are closed for all later ones."""
         late_before = self.watermarks[batch - 1] if batch else None
-        return BatchInput(batch, self.batches[batch], late_before, self.watermarks[batch])
+        rows = self.batches[batch]
+        if self.order_by:
+            rows = self.operator().arrange(rows)
+        return BatchInput(batch, rows, late_before, self.watermarks[batch])
 
     def __repr__(self) -> str:
         """Python that makes the case again; see :func:`case_from_text`."""
@@ -87,6 +101,7 @@ class Case:
             f"    late={self.late!r},\n"
             f"    batches=[\n        {batches}\n    ],\n"
             f"    watermarks={list(self.watermarks)!r},\n"
+            f"    order_by={list(self.order_by)!r},\n"
             ")"
         )
 

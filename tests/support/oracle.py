@@ -218,6 +218,19 @@ class Oracle:
         return types | {n: result_type(call, self._schema) for n, call in self._values.items()}
 
 
+def place_in_order(row: Row, order_by: Sequence[str]) -> tuple[Any, ...]:
+    """What rows are sorted by: nulls first, then values, then NaN; strings by their bytes."""
+    return tuple(_place(row[name]) for name in order_by)
+
+
+def _place(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return 0, 0
+    if isinstance(value, float) and value != value:
+        return 2, 0
+    return 1, value.encode() if isinstance(value, str) else value
+
+
 def starts_of(time: int, size: int, slide: int) -> list[int]:
     """Starts of the windows [start, start + size) that hold ``time``, newest first."""
     start = time // slide * slide

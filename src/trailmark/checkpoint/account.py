@@ -11,8 +11,26 @@ from typing import Any
 
 from trailmark.checkpoint.ledger import Ledger, Totals
 from trailmark.checkpoint.rates import Rates, Work
+from trailmark.log import Footer, Origin
+from trailmark.log.json_text import whole
+from trailmark.log.names import LARGEST_BATCH
 from trailmark.records import NO_BATCH, Foundation
+from trailmark.state.table import MOST_WINDOWS
 from trailmark.values import dataclass
+
+#: What the numbers of an account can be. Totals lose what damage took, and may fall below zero.
+_BATCH = (NO_BATCH, LARGEST_BATCH)
+_NEXT = (0, LARGEST_BATCH + 1)
+_TOTAL = (-(2**62), 2**62)
+_BOUNDS = {
+    "open_windows": (0, MOST_WINDOWS),
+    **dict.fromkeys(("oldest", "base", "keep_output_from"), _BATCH),
+    **dict.fromkeys(("needs", "keep_from"), _NEXT),
+    **dict.fromkeys(("extent", "replay", "records_total", "inputs_total"), _TOTAL),
+    "watermark": (-(2**63), 2**63 - 1),
+    **dict.fromkeys(("predicted_us", "segments"), (0, 2**62)),
+}
+_MAY_BE_NONE = frozenset({"oldest", "watermark"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +97,31 @@ class Account:
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Account:
+        """From a footer, or from wherever else it was stored; raises ``TypeError`` or
+        ``ValueError`` if that is no account."""
         found = {f.name: attributes[f.name] for f in fields(cls) if f.name in attributes}
         found["foundation"] = Foundation(found.get("foundation", Foundation.FOOTPRINTS))
+        if not isinstance(found.get("is_reachable", True), bool):
+            raise ValueError("is_reachable is neither true nor false")
+        for name, (least, most) in _BOUNDS.items():
+            if name in found and not (found[name] is None and name in _MAY_BE_NONE):
+                whole(found[name], least, most)
         return cls(**found)
+
+    @classmethod
+    def of(cls, footer: Footer, origin: Origin) -> Account:
+        """The account that the footer of an output segment holds."""
+        try:
+            account = cls.from_attributes(footer.attributes)
+            ends = (account.base, account.needs - 1, account.keep_from - 1, account.oldest or 0)
+            if max(*ends, account.keep_output_from) > footer.batch:
+                raise ValueError(f"it names batches after {footer.batch}")
+            if account.foundation is Foundation.SNAPSHOT and account.base == NO_BATCH:
+                raise ValueError("it names no snapshot")
+        except (TypeError, ValueError) as error:
+            what = f"the footer has no account that can be read ({error})"
+            raise origin.mismatch(0, what) from error
+        return account
 
 
 def empty_account(first_batch: int) -> Account:

@@ -11,6 +11,9 @@ from trailmark.values import dataclass
 
 #: Microseconds that writing one footprint takes before it was measured.
 _FIRST_COST_US = 1.0
+#: Intervals that can be owed. More can only come from a clock that leapt, or a process that was
+#: stopped while it checked, and is not paid back.
+_MOST_OWED = 100
 
 
 @dataclass(slots=True)
@@ -18,7 +21,7 @@ class Budget:
     """Every period begins with the credit of one interval; checking spends it.
 
     Credit that is left over is not saved up, as it would add up to more than an interval in a later
-    period. What was spent beyond it is taken from the periods that follow.
+    period. What was spent beyond it is taken from the periods that follow, up to a limit.
     """
 
     interval_us: int
@@ -61,8 +64,9 @@ class Budget:
 
     def spend(self, windows: int, took_us: float) -> None:
         """Takes the time that checking took from the credit and learns what a window costs."""
-        self.credit_us -= took_us
+        self.credit_us = max(self.credit_us - took_us, -float(_MOST_OWED * self.interval_us))
         if windows:
-            measured = took_us / windows
+            # With a whole interval to spend, one window can always be checked, and tell better.
+            measured = min(took_us / windows, float(self.interval_us or took_us))
             # At once if it costs more, so that a budget is overspent once and not again and again.
             self.cost_us = max(measured, smooth(self.cost_us, measured))

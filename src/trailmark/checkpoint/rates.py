@@ -30,6 +30,15 @@ _SMOOTHING = 0.2
 _RECOVERY_SMOOTHING = 0.5
 #: Costs are divided by, and a coarse clock may measure no time.
 _LEAST_US = 0.001
+#: What seems to take longer says nothing: the process was stopped meanwhile, or the clock leapt.
+_LONGEST_US = 600 * 1e6
+#: And to open a bucket is believed to take at most so many times as long as was known before: it
+#: is measured in recoveries only, so that nothing else would put it right.
+_MOST_TO_OPEN = 30
+#: Three hundred years.
+_MOST_US = 1e16
+#: No recovery is predicted to take longer: an account could not hold it.
+_LONGEST_PREDICTION_US = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,9 @@ class Rates:
 
     def predict_us(self, work: Work) -> int:
         """How long a recovery would take."""
-        return int(self.cost_us(work.load_rows, work.replay_rows))
+        return max(
+            0, min(int(self.cost_us(work.load_rows, work.replay_rows)), _LONGEST_PREDICTION_US)
+        )
 
     def cost_us(self, loaded: Any, repeated: Any) -> Any:
         """The same for rows loaded and repeated, of one recovery or of a column of them."""
@@ -106,36 +117,42 @@ class Rates:
 
     def after_processing(self, tuples: int, took_us: float) -> Rates:
         """The rates after the tuples of a live batch went through the operator."""
+        if took_us > _LONGEST_US:
+            return self
         measured = took_us / Work(batches=1, tuples=tuples).replay_rows
         return replace(self, process_us=smooth(self.process_us, measured))
 
     def after_batch(self, took_us: float, since_last_us: float | None) -> Rates:
         """The rates after a live batch, which ended so long after the one before."""
         period = self.period_us if since_last_us is None else since_last_us
+        took = self.batch_us if took_us > _LONGEST_US else took_us
         return replace(
             self,
-            batch_us=smooth(self.batch_us, took_us),
+            batch_us=smooth(self.batch_us, took),
             period_us=smooth(self.period_us, period),
         )
 
     def after_writing(self, footprints: int, took_us: float) -> Rates:
         """The rates after so many footprints were gathered and written."""
-        if not footprints:
+        if not footprints or took_us > _LONGEST_US:
             return self
         return replace(self, write_us=smooth(self.write_us, took_us / footprints))
 
     def after_loading(self, work: Work, took_us: float) -> Rates:
         """The rates after a rehearsal has loaded a segment."""
-        if not work.load_rows:
+        if not work.load_rows or took_us > _LONGEST_US:
             return self
         return replace(self, load_us=smooth(self.load_us, took_us / work.load_rows))
 
     def after_recovery(self, work: Work, open_us: float, load_us: float, replay_us: float) -> Rates:
         """The rates after a recovery that did this work in such times."""
-        learnt = replace(self, open_us=_learn(self.open_us, open_us))
-        if work.load_rows:
+        learnt = self
+        if open_us <= _LONGEST_US:
+            believed = min(open_us, _MOST_TO_OPEN * self.open_us)
+            learnt = replace(self, open_us=_learn(self.open_us, believed))
+        if work.load_rows and load_us <= _LONGEST_US:
             learnt = replace(learnt, load_us=_learn(self.load_us, load_us / work.load_rows))
-        if work.replay_rows:
+        if work.replay_rows and replay_us <= _LONGEST_US:
             measured = replay_us / work.replay_rows / self.process_us
             learnt = replace(learnt, replay_factor=_learn(self.replay_factor, measured))
         return learnt
@@ -144,8 +161,15 @@ class Rates:
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_attributes(cls, attributes: Mapping[str, Any]) -> Rates:
-        return cls(**{f.name: attributes[f.name] for f in fields(cls) if f.name in attributes})
+    def from_attributes(cls, attributes: object) -> Rates:
+        """Those that were stored; what is no rate is as it was before anything was measured."""
+        stored = attributes if isinstance(attributes, Mapping) else {}
+        found: dict[str, Any] = {f.name: stored.get(f.name) for f in fields(cls)}
+        return cls(**{name: each for name, each in found.items() if _is_rate(each)})
+
+
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value <= _MOST_US
 
 
 def smooth(before: float, measured: float) -> float:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SettingError
-from trailmark.kernel.columns import arrow_fixed, contiguous, numbers
+from trailmark.kernel.columns import arrow_fixed, contiguous
 from trailmark.kernel.library import kernel, reference
 from trailmark.operators.assign import (
     TimeAssignment,
@@ -20,6 +20,7 @@ from trailmark.operators.assign import (
 )
 from trailmark.operators.footprints import FootprintFormat
 from trailmark.operators.identities import Identities
+from trailmark.operators.order import check_orderable, in_order, order_names
 from trailmark.operators.protocol import BatchInput, Outcome
 from trailmark.records import START
 from trailmark.state.batch import BatchWindows
@@ -33,6 +34,7 @@ from trailmark.windows.bound import (
     bytes_structure,
     states_structure,
 )
+from trailmark.windows.bounds import BOUNDS, WindowBounds
 from trailmark.windows.functions import AnyFunction, Function, UserFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window, event_times
 
@@ -59,11 +61,13 @@ class Aggregate:
         window: Window,
         values: Mapping[str, AnyFunction],
         late: Late = "drop",
+        order_by: str | Sequence[str] | None = None,
     ) -> None:
-        names = _key_names(by)
-        _check(schema, names, window, values, late)
+        names, order = _key_names(by), order_names(order_by)
+        _check(schema, names, window, values, late, order)
         self.window = window
         self._late = late
+        self._order = order
         self._calls = dict(values)
         self._keys = KeyLayout([schema.field(name) for name in names])
         self._functions = _bind_all(values, schema)
@@ -73,7 +77,7 @@ class Aggregate:
             has_start=window.has_start,
             by_start=isinstance(window, TimeWindow),
         )
-        self.input_schema = _needed(schema, names, window, values)
+        self.input_schema = _needed(schema, names, window, values, order)
         self.event_time = window.column if isinstance(window, TimeWindow) else None
         self.delay = window.delay if isinstance(window, TimeWindow) else 0
         self.identities = Identities(self._keys, window.has_start)
@@ -82,8 +86,10 @@ class Aggregate:
         self._fresh = np.zeros(1, dtype=self.layout.state)
         for function in self._functions:
             function.fresh(self._fresh)
-        self._logged_schema = self._result_fields([pa.field(START, pa.int64())])
-        self.result_schema = self._result_fields(self._window_fields(schema))
+        self.logged_schema = self._result_fields([pa.field(START, pa.int64())])
+        #: None if windows have none.
+        self.bounds = WindowBounds.of(window, schema, len(names))
+        self.result_schema = self._result_fields(self.bounds.fields if self.bounds else [])
         self._format = FootprintFormat(self.layout, self._functions, self._has_fill)
         _check_logged_names(self._format.schema.names)
 
@@ -91,26 +97,25 @@ class Aggregate:
     def _has_fill(self) -> bool:
         return isinstance(self.window, CountWindow)
 
-    def _window_fields(self, schema: pa.Schema) -> list[pa.Field]:
-        if not isinstance(self.window, TimeWindow):
-            return []
-        zone = schema.field(self.window.column).type.tz
-        kind = pa.timestamp("us", tz=zone)
-        return [pa.field("window_start", kind), pa.field("window_end", kind)]
-
     def _result_fields(self, window: list[pa.Field]) -> pa.Schema:
         keys = [pa.field(f.name, f.kind) for f in self._keys.fields]
         values = [pa.field(f.name, f.result_type) for f in self._functions]
         return pa.schema([*keys, *(window if self.window.has_start else []), *values])
 
     def describe(self) -> dict[str, Any]:
-        return {
+        described: dict[str, Any] = {
             "operator": "aggregate",
             "by": [[f.name, str(f.kind)] for f in self._keys.fields],
             "window": self.window.describe(),
             "values": {name: call.describe() for name, call in self._calls.items()},
             "late": self._late,
         }
+        if self._order:
+            described["order_by"] = self._order
+        return described
+
+    def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return in_order(rows, self._order) if self._order else rows
 
     # A batch, live or replayed
 
@@ -213,7 +218,7 @@ class Aggregate:
             arrays.append(arrow_fixed(rows.starts, pa.int64()))
         heap = table.heap_address
         arrays += [function.result(states, columns, heap) for function in self._functions]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._logged_schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.logged_schema)
 
     def _store(self, table: StateTable, windows: BatchWindows, columns: BatchColumns) -> Slots:
         for function in self._functions:
@@ -244,19 +249,18 @@ class Aggregate:
             return results
         at = results.schema.get_field_index(START)
         keys, values = results.columns[:at], results.columns[at + 1 :]
-        if not isinstance(self.window, TimeWindow):
-            return pa.RecordBatch.from_arrays([*keys, *values], schema=self.result_schema)
-        start = results.column(at)
-        kind = self.result_schema.field("window_start").type
-        end = numbers(start) + self.window.size
-        arrays = [*keys, start.view(kind), arrow_fixed(end, kind), *values]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.result_schema)
+        bounds = [] if self.bounds is None else self.bounds.columns(results.column(at))
+        return pa.RecordBatch.from_arrays([*keys, *bounds, *values], schema=self.result_schema)
 
     def snapshot(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
         return self._format.encode(table, slots, opened)
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return self._format.widen(footprints, where)
+
+    def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
+        wrong = self.identities.trouble(footprints)
+        return wrong or self._format.trouble(footprints, self.window, batch)
 
     def load(self, table: StateTable, footprints: pa.RecordBatch, where: str) -> None:
         self._format.decode(table, footprints, where)
@@ -296,13 +300,18 @@ def _state_type(functions: Sequence[BoundFunction]) -> np.dtype[Any]:
 
 
 def _needed(
-    schema: pa.Schema, by: list[str], window: Window, values: Mapping[str, AnyFunction]
+    schema: pa.Schema,
+    by: list[str],
+    window: Window,
+    values: Mapping[str, AnyFunction],
+    order: list[str],
 ) -> pa.Schema:
     names = list(by)
     if isinstance(window, TimeWindow):
         names.append(window.column)
     for call in values.values():
         names.extend(call.columns)
+    names.extend(order)
     return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
 
 
@@ -321,6 +330,7 @@ def _check(
     window: Window,
     values: Mapping[str, AnyFunction],
     late: str,
+    order: list[str],
 ) -> None:
     if not by:
         raise SettingError("At least one key column is needed.", where="by")
@@ -328,17 +338,19 @@ def _check(
         raise SettingError(f"A key column is named twice: {by}.", where="by")
     if not isinstance(window, CountWindow | TimeWindow):
         raise SettingError(
-            f"window must be a count_window or a time_window, got {window!r}.", where="window"
+            f"window must be a count_window or a time_window, got {window!r}.",
+            where="window",
+            fix="For example tm.count_window(10) or tm.time_window('ordered_at', '1 minute').",
         )
     if not isinstance(values, Mapping) or not values:
         raise SettingError(
             f"values must name at least one function, got {values!r}.",
             where="values",
-            fix="For example values={'avg_price': avg('price')}.",
+            fix="For example values={'avg_price': tm.avg('price')}.",
         )
     if late not in ("drop", "keep"):
         raise SettingError(f"late must be 'drop' or 'keep', got {late!r}.", where="late")
-    wanted = [("by", name) for name in by]
+    wanted = [*(("by", name) for name in by), *(("order_by", name) for name in order)]
     if isinstance(window, TimeWindow):
         wanted.append(("window", window.column))
     for output, call in values.items():
@@ -346,38 +358,49 @@ def _check(
             raise SettingError(f"A value needs a name, got {output!r}.", where="values")
         if not isinstance(call, Function | UserFunction):
             raise SettingError(
-                f"{output!r} must be a function such as avg('price'), got {call!r}.", where="values"
+                f"{output!r} must be a function such as avg('price'), got {call!r}.",
+                where="values",
+                fix=f"For example values={{{output!r}: tm.avg('price')}}.",
             )
         if isinstance(call, Function) and call.column is None and call.name != "count":
             raise SettingError(f"{call.name} needs a column.", where=f"values[{output!r}]")
         wanted += [(f"values[{output!r}]", name) for name in call.columns]
     for where, name in wanted:
-        if not isinstance(name, str) or len(schema.get_all_field_indices(name)) != 1:
+        if not isinstance(name, str):
+            raise SettingError(
+                f"A column is given by its name, as text, got {name!r}.", where=where
+            )
+        if len(schema.get_all_field_indices(name)) != 1:
             raise SettingError(
                 f"There is no column {name!r} (or more than one); the input has {schema.names}.",
                 where=where,
                 fix="Name a column of the input.",
             )
     _check_outputs(by, window, values)
+    check_orderable(schema, order)
     if isinstance(window, TimeWindow):
         window.check_schema(schema)
 
 
 def _check_outputs(by: list[str], window: Window, values: Mapping[str, AnyFunction]) -> None:
-    bounds = ["window_start", "window_end"] if isinstance(window, TimeWindow) else []
     for name in [*by, *values]:
         if name.startswith("$"):
             raise SettingError(
                 f"Names that begin with $ are used by the log: {name!r}.", where="by, values"
             )
-    for where, names, taken in (("by", by, bounds), ("values", values, [*by, *bounds])):
-        for name in names:
-            if name in taken:
-                raise SettingError(
-                    f"{name!r} is the name of another column of the result.",
-                    where=where,
-                    fix="Give it another name.",
-                )
+        if isinstance(window, TimeWindow) and name in BOUNDS:
+            raise SettingError(
+                f"{name!r} is a result column with the bounds of time windows.",
+                where="by" if name in by else "values",
+                fix="Rename the column.",
+            )
+    for name in values:
+        if name in by:
+            raise SettingError(
+                f"{name!r} is the name of another column of the result.",
+                where="values",
+                fix="Give it another name.",
+            )
 
 
 def _check_logged_names(names: Sequence[str]) -> None:

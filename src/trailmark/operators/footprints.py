@@ -13,6 +13,7 @@ import pyarrow as pa
 from trailmark.errors import SchemaChanged
 from trailmark.kernel.columns import (
     arrow_fixed,
+    column_type,
     numbers,
     plain,
     single,
@@ -23,6 +24,7 @@ from trailmark.kernel.library import Bytes, Local, address, kernel, reference
 from trailmark.records import FILL, FOOTPRINT, KIND, OPENED, START, FootprintKind
 from trailmark.state.table import (
     FILL_PLACE,
+    LAST_BATCH,
     OPENED_PLACE,
     PLACE,
     Places,
@@ -32,6 +34,10 @@ from trailmark.state.table import (
 )
 from trailmark.windows.bound import BoundFunction, StateField, states_structure
 from trailmark.windows.builtin import read_text
+from trailmark.windows.spec import CountWindow, Window
+
+#: Starts of windows keep far from the ends of 64 bits: sums with sizes do not overflow.
+_FURTHEST_START = 3 << 61
 
 # As plain numbers: NumPy takes several times as long to make one of a member of an enumeration.
 _OPEN, _CHECK = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
@@ -108,8 +114,23 @@ class FootprintFormat:
         arrays = [_widen(single(rows.column(f.name)), f.type) for f in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
+    def trouble(self, rows: pa.RecordBatch, window: Window, batch: int) -> str:
+        """What is wrong with the footprints of a batch; empty if they can be loaded."""
+        for function, item in self._logged:
+            name = _column(function, item)
+            kind = column_type(rows, name)
+            is_narrow = _is_number(item) and kind is not None and pa.types.is_signed_integer(kind)
+            if kind != item.kind and not is_narrow:
+                return f"has no {name!r} of type {item.kind}"
+            if rows.column(name).null_count and not item.is_text:
+                return f"has nulls in {name!r}"
+        return footprint_trouble(rows, window, batch)
+
     def decode(self, table: StateTable, rows: pa.RecordBatch, where: str) -> None:
-        """Puts footprints into the table; they come with the batch of each."""
+        """Puts footprints into the table; they come with the batch of each.
+
+        The kernel takes them as they are: whoever has them from a log looks for `trouble` first.
+        """
         if not rows.num_rows:
             return
         footprints = whole_numbers(rows, FOOTPRINT)
@@ -148,6 +169,27 @@ class FootprintFormat:
         table.reserve_heap(kernel.tm_blobs_need(area, reference(local)))
         source = Bytes(text.offsets, text.data, table.heap_address)
         kernel.tm_store_blobs(table.structure, area, reference(local), reference(source))
+
+
+def footprint_trouble(rows: pa.RecordBatch, window: Window, batch: int) -> str:
+    """What is wrong with the places of windows, by the footprints of a batch; empty if nothing
+    is."""
+    bounds = {KIND: (_OPEN, _CHECK), OPENED: (0, min(batch, LAST_BATCH))}
+    if isinstance(window, CountWindow):
+        bounds[FILL] = (min(0, window.size - window.slide), window.size - 1)
+    if window.has_start:
+        first = 0 if isinstance(window, CountWindow) else -_FURTHEST_START
+        bounds[START] = (first, _FURTHEST_START)
+    for name, (least, most) in bounds.items():
+        kind = column_type(rows, name)
+        if kind is None or not pa.types.is_signed_integer(kind) or rows.column(name).null_count:
+            return f"has no whole numbers in {name!r}"
+        found = numbers(single(rows.column(name)))
+        if len(found) and not least <= int(found.min()) <= int(found.max()) <= most:
+            return f"has numbers in {name!r} that are not from {least} to {most}"
+    if window.has_start and (whole_numbers(rows, START) % window.slide).any():
+        return "has windows that begin where none does"
+    return ""
 
 
 def _column(function: BoundFunction, item: StateField) -> str:

@@ -7,19 +7,15 @@ that wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.kernel.columns import whole_numbers
+from trailmark.kernel.columns import column_type, whole_numbers
 from trailmark.records import START
 from trailmark.state.keys import KeyLayout
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable, TableLayout
-from trailmark.windows.spec import window_from_description
 
 
 class Identities:
@@ -28,15 +24,21 @@ class Identities:
     def __init__(self, keys: KeyLayout, has_start: bool) -> None:
         self._layout = TableLayout(keys, np.dtype([]), has_start=has_start, by_start=True)
 
-    @classmethod
-    def from_description(cls, described: Mapping[str, Any], input_schema: pa.Schema) -> Identities:
-        """Those of an operator, from what its logs say about it."""
-        keys = KeyLayout([input_schema.field(name) for name, _ in described["by"]])
-        return cls(keys, window_from_description(described["window"]).has_start)
-
     def new_set(self) -> StateTable:
         """An empty set of identities."""
         return StateTable(self._layout, Memory())
+
+    def trouble(self, rows: pa.RecordBatch) -> str:
+        """What is wrong with the columns that hold the identities of logged rows; empty if nothing
+        is. The kernel takes them as they are."""
+        for field in self._layout.keys.fields:
+            if column_type(rows, field.name) != field.kind:
+                return f"has no key {field.name!r} of type {field.kind}"
+        if not self._layout.has_start:
+            return ""
+        kind = column_type(rows, START)
+        is_whole = kind is not None and pa.types.is_signed_integer(kind)
+        return "" if is_whole and not rows.column(START).null_count else "has no starts of windows"
 
     def add(self, rows: pa.RecordBatch, seen: StateTable) -> npt.NDArray[np.bool_]:
         """Adds the identities of results, closed pieces or footprints to a set, and tells which

@@ -60,6 +60,10 @@ class Operator(Protocol):
         """The columns it reads, and so the columns of the input log."""
 
     @property
+    def logged_schema(self) -> pa.Schema:
+        """The columns of its results as they are logged."""
+
+    @property
     def result_schema(self) -> pa.Schema:
         """The columns of its results as users see them."""
 
@@ -85,6 +89,9 @@ class Operator(Protocol):
     def describe(self) -> Mapping[str, Any]:
         """What must not change while a log is in use."""
 
+    def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch in the order in which they are to be taken, and logged."""
+
     def process(self, table: StateTable, given: BatchInput) -> Outcome:
         """Takes a batch in; opens, updates and closes pieces.
 
@@ -104,6 +111,10 @@ class Operator(Protocol):
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         """Logged footprints with the full types of the state."""
 
+    def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
+        """What is wrong with the footprints that a batch has logged; empty if they can be
+        loaded."""
+
     def load(self, table: StateTable, footprints: pa.RecordBatch, where: str) -> None:
-        """Puts pieces back from footprints, which come with the batch of each (FOOTPRINT), oldest
-        first."""
+        """Puts pieces back from footprints without `trouble`, which come with the batch of each
+        (FOOTPRINT), oldest first."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,21 @@ from trailmark.operators.identities import Identities
 from trailmark.records import FOOTPRINT, Foundation, FrameKind
 from trailmark.values import dataclass
 
+#: Room that is made before any window was seen: a footer may say any number of them.
+_MOST_RESERVED = 1 << 20
 #: Attribute of a snapshot: the output segment that it is the state after.
 OUTPUT_CHECKSUM = "output_checksum"
+
+
+class Form(Protocol):
+    """What the footprints in a log look like: an operator knows it, and so does its description."""
+
+    @property
+    def identities(self) -> Identities:
+        """What tells windows from one another."""
+
+    def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
+        """What is wrong with the footprints of a batch; empty if nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +145,7 @@ class RecoveryPlan:
 
 
 def plan_recovery(
-    identities: Identities,
+    form: Form,
     output: StreamLog,
     inputs: StreamLog,
     snapshots: StreamLog,
@@ -144,15 +157,16 @@ def plan_recovery(
     walks: list[_Walk] = []
     base = target
     while base >= first_batch:
-        walk = _Walk(identities, base)
+        walk = _Walk(form, base)
         walks.append(walk)
         retry_at = walk.run(output, snapshots, skipped)
         if retry_at is None:
             break
         # Before the oldest output there is nothing to begin from but the beginning.
-        base = retry_at if 0 <= output.oldest() <= retry_at else first_batch - 1
+        held = [batch for batch in output.batches() if batch <= retry_at]
+        base = held[-1] if held else first_batch - 1
     if base < first_batch:
-        walk = _Walk(identities, base)
+        walk = _Walk(form, base)
         walk.account = empty_account(first_batch)
     accounts = {batch: account for w in walks for batch, account in w.accounts.items()}
     account = walk.account
@@ -188,10 +202,10 @@ def records_of(footer: Footer) -> int:
 class _Walk:
     """One reading of the output log, backward from ``base``."""
 
-    def __init__(self, identities: Identities, base: int) -> None:
-        self._identities = identities
+    def __init__(self, form: Form, base: int) -> None:
+        self._form = form
         self.base = base
-        self._seen = identities.new_set()
+        self._seen = form.identities.new_set()
         self.taken: list[pa.RecordBatch] = []
         self.account: Account | None = None
         self.accounts: dict[int, Account] = {}
@@ -206,7 +220,11 @@ class _Walk:
             if isinstance(segment, Unreadable):
                 skipped.append(Skipped(segment.batch, segment.error.what))
                 return segment.batch - 1
-            account = Account.from_attributes(segment.footer.attributes)
+            try:
+                account = Account.of(segment.footer, segment.origin)
+            except DamagedSegment as error:
+                skipped.append(Skipped(segment.batch, error.what))
+                return segment.batch - 1
             self.accounts[segment.batch] = account
             if self.account is None:
                 if account.foundation is Foundation.SNAPSHOT:
@@ -217,7 +235,7 @@ class _Walk:
                 if account.base < self.base:
                     return account.base
                 self.account = account
-                self._seen.reserve_windows(account.open_windows)
+                self._seen.reserve_windows(min(account.open_windows, _MOST_RESERVED))
             if self.found == self.account.open_windows:
                 return None
             try:
@@ -248,40 +266,55 @@ class _Walk:
             # Not by its name alone: the file may be left over of a trim, and soon be deleted.
             (segment,) = snapshots.read_from(account.base, account.base)
             _, checksum = output.read_footer(account.base)
+            footprints = self._footprints(segment)
+            if footprints is None:
+                raise segment.mismatch(FrameKind.FOOTPRINTS, "is missing")
         except (DamagedSegment, MissingSegment) as error:
             skipped.append(Skipped(account.base, f"Its snapshot cannot be used: {error.what}"))
             return account.base - 1
         if not is_after(segment.footer, checksum):
             skipped.append(Skipped(account.base, "Its snapshot is the state after another segment"))
             return account.base - 1
-        footprints = segment.table(FrameKind.FOOTPRINTS)
-        assert footprints is not None
         self._begin_at(account)
         self.segments += 1
         self.records += footprints.num_rows
-        self._take(contiguous(footprints), account.base)
+        self._take(footprints, account.base)
         return None
 
     def _read(self, segment: Segment) -> None:
         """Within a batch footprints are newer than results: they describe its end."""
         self.segments += 1
         self.records += records_of(segment.footer)
-        footprints = segment.table(FrameKind.FOOTPRINTS)
+        footprints = self._footprints(segment)
         if footprints is not None and footprints.num_rows:
-            self._take(contiguous(footprints), segment.batch)
+            self._take(footprints, segment.batch)
         assert self.account is not None
         if self.found == self.account.open_windows:
             return
-        closed = segment.table(FrameKind.CLOSED)
-        if closed is None:
-            closed = segment.table(FrameKind.RESULTS)
+        kind = FrameKind.CLOSED if FrameKind.CLOSED in segment.frames else FrameKind.RESULTS
+        closed = segment.table(kind)
         if closed is not None and closed.num_rows:
-            self.used += closed.num_rows
-            self._identities.add(contiguous(closed), self._seen)
+            rows = contiguous(closed)
+            trouble = self._form.identities.trouble(rows)
+            if trouble:
+                raise segment.mismatch(kind, trouble)
+            self.used += rows.num_rows
+            self._form.identities.add(rows, self._seen)
+
+    def _footprints(self, segment: Segment) -> pa.RecordBatch | None:
+        """The footprints of a segment, if they can be loaded; raises `DamagedSegment`."""
+        table = segment.table(FrameKind.FOOTPRINTS)
+        if table is None:
+            return None
+        rows = contiguous(table)
+        trouble = self._form.trouble(rows, segment.batch)
+        if trouble:
+            raise segment.mismatch(FrameKind.FOOTPRINTS, trouble)
+        return rows
 
     def _take(self, footprints: pa.RecordBatch, batch: int) -> None:
         self.used += footprints.num_rows
-        is_new = self._identities.add(footprints, self._seen)
+        is_new = self._form.identities.add(footprints, self._seen)
         count = int(is_new.sum())
         if not count:
             return

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from trailmark.checkpoint.account import Account, empty_account
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.kernel.columns import contiguous
-from trailmark.log import MonotonicClock, Segment, StreamLog
+from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog
+from trailmark.log.json_text import whole
 from trailmark.operators.protocol import BatchInput, Operator
 from trailmark.records import NO_BATCH, Foundation, FrameKind
 from trailmark.recovery.plan import RecoveryPlan, records_of
@@ -65,20 +68,25 @@ def restore(
         operator.load(table, footprints, output.directory)
     loaded = now_us()
     for segment in _read_inputs(inputs, plan.replay_from, plan.base):
-        rows = segment.table(FrameKind.INPUT)
         where = f"{inputs.directory}, batch {segment.batch}"
-        operator.replay(table, BatchInput(segment.batch, contiguous(rows)), where)
+        operator.replay(table, batch_input(segment, operator.input_schema), where)
     for segment in _read_inputs(inputs, plan.base + 1, plan.target):
         footprint = segment.batch if marks_openings else NO_BATCH
-        operator.process(table, replace(batch_input(segment), footprint=footprint))
+        given = batch_input(segment, operator.input_schema)
+        operator.process(table, replace(given, footprint=footprint))
     if plan.skipped or plan.foundation is Foundation.SNAPSHOT:
         # No later recovery could get past what is damaged to the footprints before it; and the
         # windows of a snapshot have none in the output log.
         table.forget_footprints()
     account = _rebuild_ledger(plan, ledger, output, inputs, first_batch)
     replayed = now_us()
-    if not plan.skipped:
-        assert table.open_windows == account.open_windows, "the footer counts the open windows"
+    if not plan.skipped and table.open_windows != account.open_windows:
+        raise DamagedSegment(
+            f"Recovered {table.open_windows:,} windows, where the footer of batch {plan.target} "
+            f"counts {account.open_windows:,}.",
+            where=output.directory,
+            fix="Run a verification of the logs; restore the damaged files from a backup.",
+        )
     if plan.base < plan.target:
         account = _processed_anew(account, plan, table, output, first_batch)
     return account, int(loaded - started), int(replayed - loaded)
@@ -117,13 +125,21 @@ def _processed_anew(
     )
 
 
-def batch_input(segment: Segment) -> BatchInput:
-    """A batch as it was given to the operator when it was live."""
-    attributes = segment.footer.attributes
-    rows = contiguous(segment.table(FrameKind.INPUT))
-    return BatchInput(
-        segment.batch, rows, attributes.get("late_before"), attributes.get("watermark")
-    )
+def batch_input(segment: Segment, schema: pa.Schema) -> BatchInput:
+    """A batch as it was given to the operator when it was live; it has these columns."""
+    rows = contiguous(segment.rows(FrameKind.INPUT, schema))
+    late_before = logged_time(segment.footer, "late_before", segment.origin)
+    watermark = logged_time(segment.footer, "watermark", segment.origin)
+    return BatchInput(segment.batch, rows, late_before, watermark)
+
+
+def logged_time(footer: Footer, name: str, origin: Origin) -> int | None:
+    """A time among the attributes of a footer, if it has one."""
+    found = footer.attributes.get(name)
+    try:
+        return None if found is None else whole(found, -(2**63), 2**63 - 1)
+    except ValueError as error:
+        raise origin.mismatch(0, f"{name!r} is no time ({error})") from error
 
 
 def _read_inputs(inputs: StreamLog, first: int, last: int) -> Any:
@@ -191,9 +207,9 @@ def _account_at(
         return plan.accounts[batch]
     try:
         footer, _ = output.read_footer(batch)
+        return Account.of(footer, Origin(output.reader.segment_path(batch)))
     except (DamagedSegment, MissingSegment):
         return None
-    return Account.from_attributes(footer.attributes)
 
 
 def _follow(before: Account, inputs: StreamLog, batch: int) -> Account:
@@ -202,5 +218,5 @@ def _follow(before: Account, inputs: StreamLog, batch: int) -> Account:
     return replace(
         before,
         inputs_total=before.inputs_total + footer.fingerprint.rows,
-        watermark=footer.attributes.get("watermark"),
+        watermark=logged_time(footer, "watermark", Origin(inputs.reader.segment_path(batch))),
     )

@@ -44,11 +44,11 @@ _GOOD: dict[str, Any] = {"by": "item", "window": count_window(10), "values": {"n
         ({"window": time_window("no", "1 second")}, "There is no column 'no'"),
         (
             {"window": time_window("time", "1 second"), "by": "window_start"},
-            "'window_start' is the name of another column of the result",
+            "'window_start' is a result column with the bounds",
         ),
         (
             {"window": time_window("time", "1 second"), "values": {"window_end": f.count()}},
-            "'window_end' is the name of another column of the result",
+            "'window_end' is a result column with the bounds",
         ),
         ({"values": {}}, "values must name at least one function, got {}"),
         ({"values": None}, "values must name at least one function, got None"),
@@ -57,7 +57,7 @@ _GOOD: dict[str, Any] = {"by": "item", "window": count_window(10), "values": {"n
         ({"values": {3: f.count()}}, "A value needs a name, got 3"),
         ({"values": {"n": "count"}}, r"'n' must be a function such as avg\('price'\), got 'count'"),
         ({"values": {"n": f.avg("no")}}, r"(?s)There is no column 'no'.*where: values\['n'\]"),
-        ({"values": {"n": f.sum(5)}}, "There is no column 5"),  # type: ignore[arg-type]
+        ({"values": {"n": f.sum(5)}}, "given by its name, as text, got 5"),  # type: ignore[arg-type]
         ({"values": {"n": f.min(None)}}, "min needs a column"),  # type: ignore[arg-type]
         ({"values": {"n": spread("no")}}, "There is no column 'no'"),
         ({"values": {"item": f.count()}}, "'item' is the name of another column of the result"),

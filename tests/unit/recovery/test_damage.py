@@ -46,7 +46,7 @@ def _recovered(run: Followed) -> BatchReport:
 def _plan(run: Followed, target: int) -> RecoveryPlan:
     logs = run.query.logs()
     return plan_recovery(
-        run.case.operator().identities,
+        run.case.operator(),
         logs.output(0),
         logs.input(0),
         logs.snapshots(0),

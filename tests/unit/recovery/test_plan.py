@@ -31,7 +31,7 @@ def _plan(run: Followed, bucket: int = 0) -> RecoveryPlan:
     target = run.next_batch - 1
     operator = run.case.operator()
     return plan_recovery(
-        operator.identities,
+        operator,
         logs.output(bucket),
         logs.input(bucket),
         logs.snapshots(bucket),

@@ -1,0 +1,74 @@
+"""The order in which the tuples of a batch are taken: by columns, as Spark sorts them.
+
+A batch that comes from several partitions has no order of its own. Rows are put in order once,
+before they are logged, and what is logged is what counts from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from trailmark.errors import SettingError, UnsupportedType
+
+_T = pa.types
+
+
+def order_names(order_by: str | Sequence[str] | None) -> list[str]:
+    """The columns that are asked for; none where the order does not matter."""
+    if order_by is None:
+        return []
+    names = [order_by] if isinstance(order_by, str) else order_by
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(
+            f"order_by must be the name of a column or a list of names, got {order_by!r}.",
+            where="order_by",
+        )
+    if not names:
+        raise SettingError(
+            "order_by names no column.",
+            where="order_by",
+            fix="Name at least one, or leave order_by out.",
+        )
+    if len(set(names)) != len(names):
+        raise SettingError(f"A column is named twice: {list(names)}.", where="order_by")
+    return list(names)
+
+
+def check_orderable(schema: pa.Schema, names: Sequence[str]) -> None:
+    for name in names:
+        kind = schema.field(name).type
+        if not _is_orderable(kind):
+            raise UnsupportedType(
+                f"Tuples cannot be ordered by column {name!r} of type {kind}.",
+                where="order_by",
+                fix="Cast it to a number, string, boolean, date, timestamp or decimal first.",
+            )
+
+
+def _is_orderable(kind: pa.DataType) -> bool:
+    is_number = _T.is_integer(kind) or _T.is_float32(kind) or _T.is_float64(kind)
+    is_text = _T.is_string(kind) or _T.is_large_string(kind)
+    is_time = _T.is_date(kind) or _T.is_timestamp(kind)
+    is_other = _T.is_boolean(kind) or _T.is_decimal128(kind)
+    return bool(is_number or is_text or is_time or is_other)
+
+
+def in_order(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Rows by the columns, ascending: nulls first, NaN last, -0.0 equal to 0.0, strings by their
+    bytes. Rows that are equal in all of them stay as they came."""
+    from pyarrow import compute  # slow to import, and most operators order nothing
+
+    keys: list[pa.Array] = []
+    for name in names:
+        column = rows.column(name)
+        if column.null_count:
+            keys.append(column.is_valid())  # Arrow puts nulls last, and NaN before them
+        keys.append(column)
+    labels = [str(place) for place in range(len(keys))]
+    indices = compute.sort_indices(
+        pa.RecordBatch.from_arrays(keys, labels),
+        sort_keys=[(label, "ascending") for label in labels],
+    )
+    return rows.take(indices)

@@ -18,12 +18,12 @@ import pyarrow as pa
 from tests.support.cases import Case
 from tests.support.compare import assert_same_rows, assert_same_states, table_states
 from tests.support.disk import Crashed, SimulatedDisk
-from tests.support.oracle import Oracle, OracleOutcome
+from tests.support.oracle import Oracle, OracleOutcome, place_in_order
 from tests.support.plain import plain_rows
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import BatchReport, Bucket, OperatorLogs
-from trailmark.log import Segment
+from trailmark.log import Clock, MonotonicClock, Segment, wall_clock_us
 from trailmark.operators.aggregate import Aggregate
 from trailmark.records import FrameKind
 from trailmark.settings import LogSettings
@@ -53,9 +53,12 @@ class Query:
     cache_root: Path | None = None
     settings: LogSettings = field(default_factory=LogSettings)
     retain_batches: int | None = None
+    #: Where tables go that do not fit below ``cache_root``.
+    spill_roots: tuple[Path, ...] = ()
+    clock: MonotonicClock = field(default_factory=StepClock)
+    wall: Clock = wall_clock_us
 
     def __post_init__(self) -> None:
-        self.clock = StepClock()
         self._open: list[Bucket] | None = None
         self._operator = self.case.operator()
 
@@ -70,13 +73,16 @@ class Query:
             buckets=self.buckets,
             query_id="query",
             settings=self.settings,
+            clock=self.wall,
         )
 
     def open(self) -> list[Bucket]:
         if self._open is None:
             operator = self.case.operator()  # a new one, as all that a process has in memory
             logs = self._logs_of(operator)
-            cache = StateCache(self.cache_root) if self.cache_root is not None else None
+            cache = None
+            if self.cache_root is not None:
+                cache = StateCache(self.cache_root, *self.spill_roots)
             self._open = [
                 Bucket(
                     operator,
@@ -118,6 +124,7 @@ class Judge:
     """Compares what a query did, batch by batch, with the oracle on the logged input."""
 
     def __init__(self, case: Case, buckets: int) -> None:
+        self._case = case
         self._operator = case.operator()
         self._oracles = [case.oracle() for _ in range(buckets)]
         self._outcomes: dict[tuple[int, int], OracleOutcome] = {}
@@ -140,9 +147,12 @@ class Judge:
         key = (number, batch)
         if key not in self._outcomes:
             attributes = logged.footer.attributes
+            rows = plain_rows(_one(logged.table(FrameKind.INPUT)))
+            places = [place_in_order(row, self._case.order_by) for row in rows]
+            assert places == sorted(places), f"batch {batch} is logged in another order"
             self._outcomes[key] = self._oracles[number].process(
                 batch,
-                plain_rows(_one(logged.table(FrameKind.INPUT))),
+                rows,
                 attributes["late_before"],
                 attributes["watermark"],
             )
@@ -220,8 +230,9 @@ class CrashPlan:
         query.disk.crash(self.rng)
         if query.cache_root is not None:
             # What a power failure leaves of mapped memory is not used: the boot is another one.
-            for token in query.cache_root.glob("*/*/token"):
-                token.unlink()
+            for root in (query.cache_root, *query.spill_roots):
+                for token in root.glob("*/*/token"):
+                    token.unlink()
 
     def _maintain(self, query: Query, batch: int) -> None:
         """Trimming, merging and repair may happen at any time."""

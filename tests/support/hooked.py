@@ -25,9 +25,7 @@ class HookedAggregate(Aggregate):
         after: Callable[[], None] = _nothing,
         on_replay: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__(
-            case.schema, by=case.by, window=case.window, values=case.values, late=case.late
-        )
+        super().__init__(**case.arguments())
         self._before = before
         self._after = after
         self._on_replay = on_replay

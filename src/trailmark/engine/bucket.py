@@ -15,7 +15,6 @@ somebody else has published the same batch throws its own work away and goes on 
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import Executor
 
 import pyarrow as pa
@@ -28,6 +27,8 @@ from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.opening import StateKeeper
 from trailmark.engine.output import logged_report, output_attributes, output_frames
 from trailmark.engine.refusals import (
+    bucket_before,
+    check_evaluated,
     check_number,
     check_order,
     check_same_input,
@@ -39,7 +40,7 @@ from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.engine.upkeep import BucketUpkeep
 from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
-from trailmark.kernel.columns import fingerprint
+from trailmark.kernel.fingerprints import fingerprint
 from trailmark.log import (
     Appending,
     MonotonicClock,
@@ -61,8 +62,6 @@ from trailmark.state.cache import StateCache
 from trailmark.state.table import StateTable
 from trailmark.values import dataclass
 from trailmark.windows.spec import event_times
-
-_log = logging.getLogger("trailmark")
 
 
 @dataclass(slots=True)
@@ -108,6 +107,9 @@ class Bucket:
     answers_older
         Whether a batch is answered from the log when a later one is there too. Without it, that is
         refused: who asks for it has gone back.
+    in_step
+        Whether no bucket begins a batch before all have taken the one before. Then a bucket that
+        was left out is noticed by another.
     beside
         Who removes and merges files beside the batches; None starts a thread for it.
     """
@@ -123,6 +125,7 @@ class Bucket:
         *,
         retain_batches: int | None = None,
         answers_older: bool = True,
+        in_step: bool = False,
         beside: Executor | None = None,
     ) -> None:
         self.operator = operator
@@ -146,9 +149,13 @@ class Bucket:
             operator, policy, number, self._output, self._snapshots, now_us
         )
         self._upkeep = BucketUpkeep(
-            logs, self._inputs, self._output, self._snapshots.log, retain_batches, beside
+            logs, self._inputs, self._output, self._snapshots.log, retain_batches, beside, now_us
         )
         self._answers_older = answers_older
+        # The watermark of a batch is computed from the batch before of every bucket.
+        is_checked = in_step and operator.event_time is None
+        before = bucket_before(number, logs.meta.buckets)
+        self._neighbour = logs.output(before) if is_checked and before != number else None
 
     def run(self, batch: int, rows: pa.Table | pa.RecordBatch) -> BatchReport:
         """Takes a batch in and returns its results, once the log has them."""
@@ -190,13 +197,17 @@ class Bucket:
         """Begins to publish the input; what is in the log already comes from there."""
         if self._inputs.contains(batch):
             return self._ingested_before(batch, digest)
+        rows = self.operator.arrange(rows)
         watermark = self._logs.watermark(batch)
         time_range = self._time_range(rows)
         given = BatchInput(batch, rows, watermark.before, watermark.at)
+        previous = self._input_link(batch)
+        if self._neighbour is not None and batch > self._logs.first_batch:
+            check_evaluated(self._neighbour, batch)
         appending = self._inputs.begin_append(
             batch,
             [(FrameKind.INPUT, rows)],
-            previous=self._input_link(batch),
+            previous=previous,
             fingerprint=digest,
             time_range=time_range,
             attributes={"watermark": watermark.at, "late_before": watermark.before},
@@ -207,7 +218,8 @@ class Bucket:
         segment = self._inputs.read(batch)
         check_same_input(segment, digest)
         self._inputs.settle(batch)
-        return Ingested(batch_input(segment), digest, segment.footer.time_range, None, segment.link)
+        given = batch_input(segment, self.operator.input_schema)
+        return Ingested(given, digest, segment.footer.time_range, None, segment.link)
 
     def _input_link(self, batch: int) -> SegmentLink:
         state = self._keeper.after(batch - 1)
@@ -234,10 +246,8 @@ class Bucket:
         try:
             return self._operate(ingested)
         except (CacheFull, CacheLost) as error:
-            # The cache only saves time: without it the bucket works in private memory.
-            _log.warning("bucket %d works without its cache: %s", self.number, error.what)
-            self._keeper.do_without_cache()
-            return self._operate(ingested)
+            self._keeper.move(error)
+            return self.operate(ingested)
 
     def _operate(self, ingested: Ingested) -> BatchReport:
         batch = ingested.given.batch
@@ -272,7 +282,7 @@ class Bucket:
             self._checkpoints.write_copy(state, published.link, chosen)
             self._commit(state, batch, account, published.link, link)
         except BaseException as error:
-            self._keeper.drop(forget=isinstance(error, CacheFull))
+            self._keeper.drop(is_full=isinstance(error, CacheFull))
             raise
         self._upkeep.begin(account, batch)
         return BatchReport(

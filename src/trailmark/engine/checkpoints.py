@@ -22,6 +22,8 @@ _log = logging.getLogger("trailmark")
 
 #: At most one part in so many of the time goes into rehearsals.
 _REHEARSAL_SHARE = 500
+#: The longest time without one, however long the last seems to have taken: clocks leap.
+_LONGEST_PAUSE_US = 3_600 * 1e6
 
 
 class Checkpoints:
@@ -132,7 +134,8 @@ class Checkpoints:
             return
         state.rates = rehearse_load(self._operator, self._output, batch, state.rates, self._now_us)
         took_us = self._now_us() - now
-        state.notes["rehearse_after_us"] = now + _REHEARSAL_SHARE * took_us
+        pause_us = min(_REHEARSAL_SHARE * took_us, _LONGEST_PAUSE_US)
+        state.notes["rehearse_after_us"] = now + pause_us
 
     def write_copy(self, state: BucketState, output: SegmentLink, chosen: Chosen) -> None:
         """Begins to write a copy of all windows, if one was taken."""

@@ -15,19 +15,31 @@ from trailmark.operators.protocol import Operator
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
 
+_TICKS = "ticks"
+
 
 def describe_logs(
-    operator: Operator, buckets: int, query_id: str | None = None, first_batch: int = 0
+    operator: Operator,
+    buckets: int,
+    query_id: str | None = None,
+    first_batch: int = 0,
+    *,
+    ticks: bool = False,
 ) -> OperatorMeta:
     """What the logs of an operator say about themselves when they are created now."""
     return OperatorMeta(
-        operator=dict(operator.describe()),
+        operator={**operator.describe(), **({_TICKS: True} if ticks else {})},
         input_schema=operator.input_schema,
         result_schema=operator.result_schema,
         buckets=buckets,
         query_id=query_id,
         first_batch=first_batch,
     )
+
+
+def has_ticks(meta: OperatorMeta) -> bool:
+    """Whether the query that writes these logs also runs batches because a window may close."""
+    return meta.operator.get(_TICKS) is True
 
 
 class OperatorLogs:
@@ -45,6 +57,8 @@ class OperatorLogs:
         Which query writes them; None opens the logs of any.
     first_batch
         Where the logs begin if they are created now.
+    ticks
+        Whether the query has a source of ticks; like its other sources, that stays as it began.
     """
 
     def __init__(
@@ -55,10 +69,11 @@ class OperatorLogs:
         buckets: int,
         query_id: str | None = None,
         first_batch: int = 0,
+        ticks: bool = False,
         settings: LogSettings | None = None,
         clock: Clock = wall_clock_us,
     ) -> None:
-        expected = describe_logs(operator, buckets, query_id, first_batch)
+        expected = describe_logs(operator, buckets, query_id, first_batch, ticks=ticks)
         self.storage = storage
         self.meta = create_or_open(storage, expected)
         self._settings = settings

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from trailmark.checkpoint.policy import Policy, UpstreamBackup
@@ -10,12 +13,14 @@ from trailmark.checkpoint.rates import Rates
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.refusals import check_order
 from trailmark.engine.state import BucketState, layout_of
-from trailmark.errors import DamagedSegment, MissingSegment
+from trailmark.errors import CacheFull, CacheLost, DamagedSegment, MissingSegment
 from trailmark.log import MonotonicClock, StreamLog
 from trailmark.operators.protocol import Operator
 from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, SegmentLink
 from trailmark.recovery import RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
+
+_log = logging.getLogger("trailmark")
 
 
 def marks_openings(policy: Policy, operator: Operator) -> bool:
@@ -47,6 +52,8 @@ class StateKeeper:
         self._cache = cache
         self._now_us = now_us
         self._bucket = output.identity.bucket
+        self._full: list[Path] = []
+        self._moves_for: CacheFull | CacheLost | None = None
 
     def after(self, batch: int) -> BucketState | None:
         """The state after a batch, if it is at hand."""
@@ -59,16 +66,7 @@ class StateKeeper:
         if at_hand is not None:
             return at_hand, None
         self.drop()
-        cached, why = None, "no cache"
-        if self._cache is not None:
-            cached = self._cache.acquire(self._logs.log_id, self._bucket)
-            why = "the cache is in use by another process"
-        if cached is not None:
-            try:
-                self.state, why = self._cached_state(cached, batch)
-            except BaseException:
-                cached.close()
-                raise
+        cached, why = self._open_cached(batch)
         if self.state is not None:
             self._adopt(self.state)
             return self.state, None
@@ -101,32 +99,62 @@ class StateKeeper:
         for log in (self._inputs, self._output, self._snapshots):
             self._logs.storage.clean(log.directory)
         if self._cache is not None:
-            self._cache.sweep(self._logs.clock() / 1e6)
+            self._cache.sweep(self._logs.clock(), self._now_us())
 
-    def drop(self, *, forget: bool = False) -> None:
-        """Lets the state go; with ``forget``, for everybody."""
+    def drop(self, *, is_full: bool = False) -> None:
+        """Lets the state go; with ``is_full``, for everybody: there was no room for it."""
         if self.state is None:
             return
-        if forget and self.state.cached is not None:
-            self.state.cached.clear()
+        if is_full and self.state.cached is not None:
+            self._give_up(self.state.cached)
         self.state.close()
         self.state = None
 
-    def do_without_cache(self) -> None:
-        """From now on the bucket works in private memory."""
-        self._cache = None
+    def _give_up(self, cached: CachedBucket) -> None:
+        self._full.append(cached.root)
+        cached.give_up()
 
-    def _cached_state(self, cached: CachedBucket, batch: int) -> tuple[BucketState | None, str]:
-        """State that an earlier batch left in the cache; None and the reason if it cannot be."""
-        token = cached.token()
-        if token is None:
-            return None, "no whole table in the cache"
-        if not self._is_current(token, batch):
-            return None, "the cached table is another's"
+    def move(self, error: CacheFull | CacheLost) -> None:
+        """From now on the bucket keeps its state where there is room, or in private memory: the
+        cache only saves time."""
+        if isinstance(error, CacheLost):
+            self._cache = None
+        self._moves_for = error
+
+    def _open_cached(self, batch: int) -> tuple[CachedBucket | None, str]:
+        """Opens the state that an earlier batch left in the cache; or else says why there is none,
+        and where to build it."""
+        if self._cache is None:
+            self._say_where(None)
+            return None, "no cache"
+        cached, token, why = self._cache.acquire(
+            self._logs.log_id,
+            self._bucket,
+            partial(self._is_current, batch=batch),
+            without=self._full,
+        )
+        self._say_where(cached)
+        if cached is None or token is None:
+            return cached, why
         try:
-            return BucketState.from_token(self._operator, cached, token), ""
-        except (KeyError, TypeError):  # notes that this version does not know
-            return None, "no whole table in the cache"
+            self.state = BucketState.from_token(self._operator, cached, token)
+        except (KeyError, TypeError, ValueError):  # notes that this version does not know
+            return cached, "no whole table in the cache"
+        except BaseException:
+            cached.close()
+            raise
+        return cached, ""
+
+    def _say_where(self, cached: CachedBucket | None) -> None:
+        error, self._moves_for = self._moves_for, None
+        if error is None:
+            return
+        if cached is None:
+            what = "works without its cache"
+        else:
+            what = f"keeps its state in {cached.root} from now on"
+        why = f"{error.what.removesuffix('.')} in {error.where}. {error.fix}"
+        _log.warning("bucket %d %s: %s", self._bucket, what, why)
 
     def _is_current(self, token: Token, batch: int) -> bool:
         """Whether the table is the state after the segment that is in the log."""
@@ -143,9 +171,9 @@ class StateKeeper:
     def _empty_state(self, cached: CachedBucket | None) -> BucketState:
         try:
             return BucketState.empty(self._operator, cached, self._logs.first_batch)
-        except BaseException:
+        except BaseException as error:
             if cached is not None:
-                cached.clear()
+                self._give_up(cached) if isinstance(error, CacheFull) else cached.clear()
                 cached.close()
             raise
 
@@ -153,7 +181,7 @@ class StateKeeper:
         opened = self._now_us()
         first = self._logs.first_batch
         plan = plan_recovery(
-            self._operator.identities, self._output, self._inputs, self._snapshots, target, first
+            self._operator, self._output, self._inputs, self._snapshots, target, first
         )
         planned = self._now_us()
         is_built_on_openings = plan.foundation is Foundation.NOTHING and not plan.skipped
@@ -179,9 +207,10 @@ class StateKeeper:
         plan_us = int(planned - opened)
         # What is neither finding, loading nor replaying took as long as opening does.
         open_us = int(self._now_us() - started) - plan_us - load_us - replay_us
-        expected = Rates.from_attributes(logged.get("rates", {}))
+        expected = Rates.from_attributes(logged.get("rates"))
         state.rates = expected.after_recovery(plan.work, open_us, plan_us + load_us, replay_us)
-        predicted_us = int(logged.get("predicted_us", 0))
+        found = logged.get("predicted_us")
+        predicted_us = found if isinstance(found, int) else 0
         return RecoveryReport(why, plan, open_us, plan_us, load_us, replay_us, predicted_us)
 
     def _newest_output(self, batch: int) -> tuple[SegmentLink, Mapping[str, Any]]:

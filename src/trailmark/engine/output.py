@@ -13,6 +13,7 @@ from trailmark.checkpoint.rates import Rates
 from trailmark.engine.report import BatchReport
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Segment
+from trailmark.log.json_text import whole
 from trailmark.operators.protocol import Operator, Outcome
 from trailmark.records import FrameKind
 from trailmark.recovery import RecoveryReport
@@ -62,17 +63,25 @@ def output_attributes(
 
 def logged_report(operator: Operator, bucket: int, segment: Segment) -> BatchReport:
     """The report of a batch that is in the log, with the results that were logged then."""
-    attributes = segment.footer.attributes
+    results = segment.rows(FrameKind.RESULTS, operator.logged_schema)
+    has_late = FrameKind.LATE in segment.frames
+
+    def count(name: str) -> int:
+        try:
+            return whole(segment.footer.attributes.get(name), 0, 2**62)
+        except ValueError as error:
+            raise segment.origin.mismatch(0, f"the footer has no {name!r} ({error})") from error
+
     return BatchReport(
         segment.batch,
         bucket,
-        operator.publish(contiguous(segment.table(FrameKind.RESULTS))),
-        Account.from_attributes(attributes),
-        late=segment.table(FrameKind.LATE),
-        late_rows=attributes["late_rows"],
-        late_updates=attributes["late_updates"],
-        null_times=attributes["null_times"],
-        footprints_opened=attributes["footprints_opened"],
-        footprints_checked=attributes["footprints_checked"],
+        operator.publish(contiguous(results)),
+        Account.of(segment.footer, segment.origin),
+        late=segment.rows(FrameKind.LATE, operator.input_schema) if has_late else None,
+        late_rows=count("late_rows"),
+        late_updates=count("late_updates"),
+        null_times=count("null_times"),
+        footprints_opened=count("footprints_opened"),
+        footprints_checked=count("footprints_checked"),
         was_logged=True,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trailmark.checkpoint.account import Account
-from trailmark.log import Footer, OperatorMeta, Storage, StreamLog
+from trailmark.log import Footer, OperatorMeta, Origin, Storage, StreamLog
 from trailmark.records import FrameKind, Stream
 from trailmark.values import dataclass
 
@@ -89,7 +89,7 @@ def read_progress(storage: Storage, meta: OperatorMeta, batch: int) -> Progress:
         StreamLog(storage, Stream.OUTPUT, meta.log_id, bucket).read_footer(batch)[0]
         for bucket in range(meta.buckets)
     ]
-    accounts = [Account.from_attributes(footer.attributes) for footer in footers]
+    accounts = [Account.of(footer, Origin(f"batch {batch}")) for footer in footers]
     return Progress(
         batch,
         tuples=sum(footer.fingerprint.rows for footer in footers),

@@ -12,10 +12,17 @@ from trailmark.errors import (
     SettingError,
 )
 from trailmark.kernel.columns import contiguous
-from trailmark.log import Segment
+from trailmark.log import Segment, StreamLog
 from trailmark.operators.protocol import Operator
 from trailmark.records import NO_BATCH, Fingerprint
 from trailmark.state.table import LAST_BATCH
+
+#: What to do where a batch is missing.
+LEFT_OUT = (
+    "A batch was left unevaluated, or evaluated in part (take or head in foreachBatch?), or "
+    "segments were deleted. Evaluate every batch whole. Restore the segments, or start the query "
+    "with a new path and a new checkpoint."
+)
 
 
 def select_columns(
@@ -69,9 +76,35 @@ def check_order(batch: int, newest: int, first_batch: int, where: str) -> None:
             f"Batch {batch} cannot be taken in: the log holds {last}, so batch "
             f"{max(newest + 1, first_batch)} is missing.",
             where=where,
-            fix="A batch was left unevaluated (take or head in foreachBatch?), or segments "
-            "were deleted. Restore them, or start the query with a new path and a new checkpoint.",
+            fix=LEFT_OUT,
         )
+
+
+def bucket_before(bucket: int, buckets: int) -> int:
+    """The bucket that a bucket checks to have the batch before its own: around the circle, so that
+    whichever is left out, another one looks at it.
+
+    Spark evaluates partitions from the first on until it has enough rows (``take``, ``head``). So
+    it always begins with the bucket that looks at the last, and a batch that was evaluated in part
+    is noticed in the next one. If others are left out, it takes as many batches as there are
+    buckets, at most: only those go on whose neighbour has the batch before.
+    """
+    return (bucket - 1) % buckets
+
+
+def check_evaluated(output: StreamLog, batch: int) -> None:
+    """The batch before this one was evaluated in another bucket, too."""
+    reader = output.reader
+    # A file that a trim has left over is as good: the bucket had the batch.
+    if reader.storage.exists(reader.segment_path(batch - 1)) or output.newest() >= batch - 1:
+        return
+    bucket = output.identity.bucket
+    raise BatchSkipped(
+        f"Batch {batch} cannot be taken in: bucket {bucket} has not taken batch {batch - 1}, whose "
+        "rows would be lost.",
+        where=output.directory,
+        fix=LEFT_OUT,
+    )
 
 
 def goes_backward(batch: int, why: str, where: str) -> BatchGoesBackward:

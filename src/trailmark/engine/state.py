@@ -75,7 +75,7 @@ class BucketState:
             cached,
             notes["policy"],
             Rates.from_attributes(notes["rates"]),
-            notes["ended_us"],
+            token.ended_us,
         )
 
     def changes(self) -> Changes:
@@ -97,10 +97,17 @@ class BucketState:
             "inputs": {"batch": self.inputs.batch, "checksum": self.inputs.checksum},
             "policy": self.notes,
             "rates": self.rates.to_attributes(),
-            "ended_us": self.ended_us,
         }
-        files = self.table.memory.files()
-        token = Token(boot_id(), log_id, bucket, self.output, layout_of(operator), files, notes)
+        token = Token(
+            boot_id(),
+            log_id,
+            bucket,
+            self.output,
+            layout_of(operator),
+            self.table.memory.files(),
+            notes,
+            self.ended_us,
+        )
         self.cached.end_change(token)
 
     def close(self) -> None:

@@ -3,18 +3,23 @@
 To remove a file can take as long as to write it, and a merge reads all that it merges. No batch has
 to wait for that: what nobody needs any more hurts nobody while it is still there. Only when the
 next removal is due has the one before to be done, or files would pile up.
+
+Nor does a batch fail for it: it is committed by then, and the next upkeep tries again. What goes
+wrong is a warning, now and then for as long as it goes wrong.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from functools import partial
 
 from trailmark.checkpoint.account import Account
 from trailmark.engine.logs import OperatorLogs
-from trailmark.log import RepeatedTrim, StreamLog, TrimReport
+from trailmark.errors import TrailmarkError
+from trailmark.log import MonotonicClock, RepeatedTrim, StreamLog, TrimReport, monotonic_us
 from trailmark.records import Stream
 from trailmark.settings import Durability
 
@@ -27,6 +32,11 @@ _MERGE_EVERY = 256
 #: Files of a log that are removed at once. After a round of footprints the input of hundreds of
 #: batches is not needed any more, and no batch is to wait for all of that.
 _MOST_REMOVED = 2 * _TRIM_EVERY
+
+#: The same warning does not come more often than this.
+_WARN_EVERY_US = 10 * 60 * 1_000_000
+#: When a process has last warned of something, by log and text: each batch may have a new bucket.
+_warned_us: dict[tuple[str, str], float] = {}
 
 
 class BucketUpkeep:
@@ -43,6 +53,8 @@ class BucketUpkeep:
         it, merged into large files.
     beside
         Who does the work; None starts a thread for it.
+    now_us
+        A clock that never goes back, for how often to warn.
     """
 
     def __init__(
@@ -53,7 +65,9 @@ class BucketUpkeep:
         snapshots: StreamLog,
         retain_batches: int | None,
         beside: Executor | None = None,
+        now_us: MonotonicClock = monotonic_us,
     ) -> None:
+        self._now_us = now_us
         self._logs = logs
         self._inputs = inputs
         self._output = output
@@ -67,7 +81,7 @@ class BucketUpkeep:
         self._settled = logs.first_batch
 
     def begin(self, account: Account, batch: int) -> None:
-        """Begins what is due after a batch; raises what went wrong with what was due before."""
+        """Begins what is due after a batch; warns of what went wrong with what was due before."""
         retained = self._retain_batches
         due: dict[str, Callable[[], object]] = {}
         if batch % _TRIM_EVERY == _TRIM_EVERY - 1:
@@ -77,11 +91,9 @@ class BucketUpkeep:
             up_to, smallest_run = account.keep_output_from - 1, _MERGE_EVERY // 4
             due["merge"] = partial(self._output.merge, up_to, smallest_run=smallest_run)
         over = [what for what, work in self._under_way.items() if what in due or work.done()]
-        try:
-            self._wait_for(over)
-        finally:
-            for what, work in due.items():
-                self._under_way[what] = self._executor().submit(work)
+        self._wait_for(over)
+        for what, work in due.items():
+            self._under_way[what] = self._executor().submit(work)
 
     def trim(
         self, account: Account, batch: int, acknowledged: int | None = None
@@ -115,17 +127,30 @@ class BucketUpkeep:
             yield self._output, up_to_readers(storage, Stream.OUTPUT, before)
 
     def wait(self) -> None:
-        """Waits for what is under way; raises what went wrong."""
+        """Waits for what is under way; warns of what went wrong."""
         self._wait_for(list(self._under_way))
 
     def _wait_for(self, which: Iterable[str]) -> None:
-        works = [self._under_way.pop(what) for what in which]
-        wait(works)
-        failures = [error for work in works if (error := work.exception()) is not None]
-        for error in failures[1:]:
-            _log.warning("this went wrong, too: %s", error)
-        if failures:
-            raise failures[0]
+        works = [(what, self._under_way.pop(what)) for what in which]
+        wait([work for _, work in works])
+        for what, work in works:
+            try:
+                work.result()
+            except TrailmarkError as error:
+                self._warn(what, error)
+
+    def _warn(self, what: str, error: TrailmarkError) -> None:
+        # Where it went wrong differs from batch to batch.
+        key = (self._logs.log_id, re.sub("[0-9]+", "", f"{what} {error.line}"))
+        now, last = self._now_us(), _warned_us.get(key)
+        if last is None or now - last >= _WARN_EVERY_US:
+            _warned_us[key] = now
+            _log.warning(
+                "bucket %d could not %s its logs, which grow until it can: %s",
+                self._output.identity.bucket,
+                what,
+                error.line,
+            )
 
     def close(self) -> None:
         """`wait`, and let the threads go."""

@@ -8,11 +8,15 @@ covers everything older.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
+from trailmark.engine.refusals import LEFT_OUT
 from trailmark.errors import BatchSkipped, DamagedSegment, MissingSegment
-from trailmark.log import Storage, StreamLog
+from trailmark.log import Footer, Origin, Storage, StreamLog
+from trailmark.log.json_text import load, read_text, whole
+from trailmark.log.names import log_directory, segment_name
+from trailmark.recovery.restore import logged_time
 from trailmark.values import dataclass
 
 _DIRECTORY = "watermark"
@@ -27,6 +31,24 @@ class Watermark:
 
     at: int | None = None
     before: int | None = None
+
+    @classmethod
+    def behind(cls, footers: Iterable[Footer], delay_us: int) -> Watermark:
+        """The watermark of the next batch, from a footer of each bucket, of input or output."""
+        before: int | None = None
+        known: list[int] = []
+        for footer in footers:
+            before = _logged(footer)
+            if footer.time_range is not None:
+                known.append(footer.time_range.max_us - delay_us)
+        if before is not None:
+            known.append(before)
+        return cls(max(known, default=None), before)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it may close windows that the batch before could not."""
+        return self.at != self.before
 
 
 class Watermarks:
@@ -64,33 +86,53 @@ class Watermarks:
                 self._storage.delete(path)
 
     def _read(self, path: str) -> Watermark:
-        text, _, checksum = bytes(self._storage.read(path)).partition(b"\n")
-        if checksum != b"%08x\n" % crc32(text):
-            raise DamagedSegment(
-                "The watermark does not match its checksum.",
-                where=path,
-                fix="Delete the file: it is computed again from the input log.",
-            )
-        return Watermark(**json.loads(text))
+        return read_watermark(self._storage, path)
 
     def _compute(self, batch: int) -> Watermark:
-        latest: list[int] = []
-        before: int | None = None
-        for log in self._inputs:
-            try:
-                footer, _ = log.read_footer(batch - 1)
-            except MissingSegment as error:
-                raise BatchSkipped(
-                    f"Batch {batch} needs batch {batch - 1} of every bucket, but it is missing in "
-                    f"bucket {log.identity.bucket}.",
-                    where=error.where,
-                    fix="Every partition of a batch must be evaluated before the next batch.",
-                ) from error
-            if footer.time_range is not None:
-                latest.append(footer.time_range.max_us - self._delay_us)
-            before = footer.attributes.get("watermark")
-        known = [*latest, *([] if before is None else [before])]
-        return Watermark(max(known, default=None), before)
+        footers = [self._footer(log, batch) for log in self._inputs]
+        return Watermark.behind(footers, self._delay_us)
+
+    def _footer(self, log: StreamLog, batch: int) -> Footer:
+        """The footer of the batch before, in one bucket."""
+        try:
+            return log.read_footer(batch - 1)[0]
+        except MissingSegment as error:
+            raise BatchSkipped(
+                f"Batch {batch} needs batch {batch - 1} of every bucket, but it is missing in "
+                f"bucket {log.identity.bucket}.",
+                where=error.where,
+                fix=LEFT_OUT,
+            ) from error
+
+
+def read_watermark(storage: Storage, path: str) -> Watermark:
+    """The watermark that a file holds."""
+    text, _, checksum = bytes(read_text(storage, path)).partition(b"\n")
+    if checksum != b"%08x\n" % crc32(text):
+        raise _damaged("The watermark does not match its checksum.", path)
+    stored = load(text)
+    try:
+        if stored is not None:
+            return Watermark(_time(stored["at"]), _time(stored["before"]))
+    except (KeyError, ValueError):
+        pass  # whole, and not what was written
+    raise _damaged("The file does not hold a watermark.", path)
+
+
+def _logged(footer: Footer) -> int | None:
+    """The watermark of a batch, as its footers have it."""
+    directory = log_directory(footer.identity.stream, footer.identity.bucket)
+    return logged_time(footer, "watermark", Origin(f"{directory}/{segment_name(footer.batch)}"))
+
+
+def _time(stored: object) -> int | None:
+    return None if stored is None else whole(stored, -(2**63), 2**63 - 1)
+
+
+def _damaged(what: str, path: str) -> DamagedSegment:
+    return DamagedSegment(
+        what, where=path, fix="Delete the file: it is computed again from the input log."
+    )
 
 
 def watermark_path(batch: int) -> str:

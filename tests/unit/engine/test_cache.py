@@ -21,7 +21,7 @@ from trailmark.engine import Bucket
 from trailmark.errors import CacheLost, NoPermission
 from trailmark.operators.protocol import Operator
 from trailmark.records import SegmentLink
-from trailmark.state.cache import StateCache, Token, boot_id, default_cache_root
+from trailmark.state.cache import StateCache, Token, boot_id
 
 _BATCHES = 8
 
@@ -181,7 +181,7 @@ def test_a_boot_is_named_and_does_not_change_by_itself() -> None:
 def test_a_bucket_whose_cache_is_in_use_works_privately(run: Followed, root: Path) -> None:
     run.run(2)
     run.query.stop()
-    holder = StateCache(root).acquire(run.query.logs().log_id, 0)
+    holder = StateCache(root).acquire(run.query.logs().log_id, 0).cached
     assert holder is not None
     (report,) = run.step()
     assert report.recovery is not None
@@ -199,13 +199,13 @@ def test_a_bucket_whose_cache_is_in_use_works_privately(run: Followed, root: Pat
 
 
 def test_only_one_process_at_a_time_holds_a_bucket(root: Path) -> None:
-    first = StateCache(root).acquire("log", 3)
+    first = StateCache(root).acquire("log", 3).cached
     assert first is not None
-    assert StateCache(root).acquire("log", 3) is None
-    other = StateCache(root).acquire("log", 4)
+    assert StateCache(root).acquire("log", 3).cached is None
+    other = StateCache(root).acquire("log", 4).cached
     assert other is not None
     first.close()
-    again = StateCache(root).acquire("log", 3)
+    again = StateCache(root).acquire("log", 3).cached
     assert again is not None
     again.close()
     other.close()
@@ -244,10 +244,6 @@ def test_a_cache_that_cannot_be_made_is_done_without(run: Followed, root: Path) 
     run.query.cache_root = root.parent / "file" / "cache"
     run.run()
     assert run.query.open()[0].table() is not None
-
-
-def test_the_default_cache_is_named_after_its_user() -> None:
-    assert default_cache_root().name == f"trailmark-{os.geteuid()}"
 
 
 def _delete_everything(root: Path) -> None:
@@ -333,10 +329,10 @@ def test_a_table_is_not_taken_for_that_of_a_process_that_lost_its_directory(
 
 
 def test_whoever_holds_a_deleted_directory_does_not_reach_into_the_new_one(root: Path) -> None:
-    held = StateCache(root).acquire("log", 0)
+    held = StateCache(root).acquire("log", 0).cached
     assert held is not None
     shutil.rmtree(root)
-    other = StateCache(root).acquire("log", 0)
+    other = StateCache(root).acquire("log", 0).cached
     assert other is not None, "the new directory is nobody's yet"
     region = other.memory(is_new=True).region("header", 100)
     region.bytes[:5] = 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import random
@@ -16,7 +17,6 @@ from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.engine import BatchReport
-from trailmark.state.cache import StateCache
 
 
 class Allocations:
@@ -61,10 +61,12 @@ def _files(root: Path) -> list[str]:
     return sorted(path.name for path in root.rglob("*") if path.is_file())
 
 
-def _assert_released(run: Followed, root: Path) -> None:
-    held = StateCache(root).acquire(run.query.logs().log_id, 0)
-    assert held is not None, "whoever does without the cache does not hold it"
-    held.close()
+def _assert_released(root: Path) -> None:
+    (directory,) = root.glob("*/00000")
+    descriptor = os.open(directory, os.O_RDONLY)
+    # Whoever does without the cache does not hold it.
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("recovers", [False, True], ids=["live", "recovering"])
@@ -90,8 +92,8 @@ def test_wherever_the_room_ends_results_stay_exact(
             run.run()
         (warning,) = [record.getMessage() for record in caplog.records]
         assert "bucket 0 works without its cache: No room for" in warning
-        assert _files(root) == [], "what was begun is not left lying about"
-        _assert_released(run, root)
+        assert _files(root) == ["full"], "what was begun is not left lying about"
+        _assert_released(root)
 
 
 def test_a_batch_that_is_through_is_answered_though_its_table_has_no_room(
@@ -105,7 +107,7 @@ def test_a_batch_that_is_through_is_answered_though_its_table_has_no_room(
     (through,) = [report.batch for report in reports if report.was_logged]
     recovered = [report.batch for report in reports if report.recovery is not None]
     assert recovered == [through + 1], "from then on it keeps a table of its own"
-    _assert_released(run, root)
+    _assert_released(root)
 
 
 def test_a_token_that_finds_no_room_costs_a_recovery(
@@ -154,11 +156,28 @@ def test_a_table_that_outgrows_a_real_file_system_moves_into_private_memory(
 ) -> None:
     run = _growing_run(small_disk / "cache")
     run.run()
-    assert _files(small_disk) == []
+    assert _files(small_disk) == ["full"]
     table = run.query.open()[0].table()
     assert table is not None
     assert table.memory.directory is None
     run.query.stop()
+
+
+def test_a_real_file_system_that_was_too_small_is_not_tried_again_and_again(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each batch in a process of its own, as on Spark."""
+    batches = random_timed_orders(random.Random(3), batches=6, rows=400, items=400)
+    case = time_case(batches, size=4_000_000, slide=2_000_000, delay=100_000_000)
+    run = Followed(case, Continuous(q=5_000), cache_root=small_disk / "cache")
+    whys = []
+    with caplog.at_level(logging.WARNING, logger="trailmark"):
+        for (report,) in run.steps():
+            run.query.stop()
+            whys.append(report.recovery and report.recovery.why)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len([text for text in warnings if "works without its cache" in text]) == 1
+    assert whys[-2:] == ["there is no room in the cache"] * 2
 
 
 @pytest.mark.parametrize("left", [0, 4096, 8192, 16_384, 32_768, 65_536])

@@ -1,0 +1,108 @@
+"""A small query from its first batch to its last, with all that is done to its logs on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tests.support.compare import assert_same_rows
+from tests.support.disk import SimulatedDisk
+from tests.support.engine import Query, split
+from tests.support.plain import plain_rows
+from tests.support.small import SMALL_WINDOWS, small_case
+from tests.support.verdict import assert_logs_are_right, assert_state_is_right, watermarks
+from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.engine import BatchReport
+from trailmark.errors import StorageError
+from trailmark.windows.spec import TimeWindow
+
+_BATCHES = 3
+
+
+@dataclass
+class Life:
+    """What is done, step by step, and what the query answered."""
+
+    query: Query
+    answers: dict[tuple[int, int], BatchReport] = field(default_factory=dict)
+
+    def steps(self) -> Iterator[Callable[[], object]]:
+        """Each can be done again if it fails."""
+        for batch in range(_BATCHES):
+            for number in range(self.query.buckets):
+                yield lambda b=batch, n=number: self._run(b, n)  # type: ignore[misc]
+            if batch == 1:
+                yield lambda: self._merge(1)
+        yield self._trim
+        yield self._repair
+
+    def _run(self, batch: int, number: int) -> None:
+        rows = split(self.query.case, self.query.case.batches[batch], self.query.buckets)[number]
+        self.answers[batch, number] = self.query.open()[number].run(batch, rows)
+
+    def _merge(self, up_to: int) -> None:
+        logs = self.query.logs()
+        for number in range(self.query.buckets):
+            logs.output(number).merge(up_to)
+            logs.input(number).merge(up_to)
+
+    def _trim(self) -> None:
+        for bucket in self.query.open():
+            bucket.trim()
+
+    def _repair(self) -> None:
+        logs = self.query.logs()
+        for number in range(self.query.buckets):
+            assert logs.output(number).repair().is_whole
+            assert logs.input(number).repair().is_whole
+
+    def check(self) -> None:
+        """Everything is as if nothing had happened."""
+        query = self.query
+        oracles = assert_logs_are_right(query, query.case.batches)
+        for number, oracle in enumerate(oracles):
+            assert_state_is_right(query, number, oracle, _BATCHES - 1)
+        marks = watermarks(query, query.case.batches)
+        for number in range(query.buckets):
+            oracle = query.case.oracle()
+            for batch, rows in enumerate(query.case.batches):
+                part = split(query.case, rows, query.buckets)[number]
+                before = marks[batch - 1] if batch else None
+                outcome = oracle.process(batch, plain_rows(part), before, marks[batch])
+                found = self.answers[batch, number].results
+                assert_same_rows(found, oracle.published(outcome.results), f"batch {batch}")
+
+
+def life_of(kind: str, disk: SimulatedDisk) -> Life:
+    """The life of a query with one of the `SMALL_WINDOWS`."""
+    window = SMALL_WINDOWS[kind]
+    is_timed = isinstance(window, TimeWindow)
+    policy: Policy = NoCheckpoint() if is_timed else Continuous(q=8, u=12)
+    buckets = 2 if is_timed else 1
+    return Life(Query(small_case(window, _BATCHES), disk, policy, buckets))
+
+
+def assert_nothing_is_half_done(life: Life) -> None:
+    """Every published file is whole, and no other is left."""
+    disk = life.query.disk
+    assert not [path for path in disk.files() if path.endswith(".tmp")]
+    if "meta.json" not in disk.files():
+        return
+    logs = life.query.logs()
+    for number in range(life.query.buckets):
+        for log in (logs.output(number), logs.input(number)):
+            assert log.verify().is_whole
+
+
+def refusal_of(step: Callable[[], object], expected: type[StorageError]) -> StorageError | None:
+    """The error of a step, which says what happened, where, and what to do next."""
+    found = None
+    try:
+        step()
+    except expected as error:
+        found = error
+    if found is not None:
+        assert found.what.startswith("Could not ")
+        assert found.where.startswith("/disk")
+        assert found.fix
+    return found

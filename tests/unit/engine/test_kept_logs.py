@@ -1,0 +1,62 @@
+"""Logs of an earlier Trailmark are read, verified, merged, recovered from and gone on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.compare import assert_same_rows
+from tests.support.disk import SimulatedDisk
+from tests.support.engine import Judge, Query
+from tests.support.kept_logs import BATCHES, KEPT, POLICIES, engine_bucket, engine_case, unpack
+from tests.support.plain import plain_rows
+from tests.support.small import SMALL_WINDOWS
+from trailmark.engine import BatchReport, OperatorLogs
+from trailmark.kernel.columns import contiguous
+from trailmark.log import LocalStorage
+from trailmark.records import FrameKind
+from trailmark.status.verify import verify_operator
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("kept")
+    unpack(root)
+    return root / "engine"
+
+
+def _uninterrupted(window: str) -> list[BatchReport]:
+    """What the present Trailmark makes of the same rows, and the oracle says is right."""
+    case = engine_case(window)
+    query, judge = Query(case, SimulatedDisk(), POLICIES["continuous"]), Judge(case, 1)
+    reports = []
+    for batch, rows in enumerate(case.batches):
+        reports += query.run(batch, [rows])
+        judge.check(query, batch, reports[-1:])
+    query.stop()
+    return reports
+
+
+@pytest.mark.parametrize("window", SMALL_WINDOWS)
+def test_kept_logs_go_on_as_if_nothing_had_happened(kept: Path, window: str) -> None:
+    expected = _uninterrupted(window)
+    for policy in POLICIES:
+        root = kept / f"{window}-{policy}"
+        bucket = engine_bucket(root, window, policy)
+        operator = bucket.operator
+        logs = OperatorLogs(LocalStorage(root), operator, buckets=1)
+        assert verify_operator(LocalStorage(root)).is_whole, policy
+        for segment in logs.output(0).read_from(to=KEPT - 1):
+            rows = operator.publish(contiguous(segment.table(FrameKind.RESULTS)))
+            assert_same_rows(rows, plain_rows(expected[segment.batch].results), policy)
+        logs.output(0).merge(KEPT - 4)
+        for batch in range(KEPT, BATCHES):
+            report = bucket.run(batch, engine_case(window).batches[batch])
+            assert (report.recovery is not None) == (batch == KEPT)
+            assert_same_rows(report.results, plain_rows(expected[batch].results), policy)
+        bucket.trim()
+        bucket.close()
+        for log in (logs.input(0), logs.output(0), logs.snapshots(0)):
+            assert log.repair().is_whole
+            assert log.verify().is_whole

@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.support.processes import Pipe
-from trailmark.errors import MissingSegment
+from trailmark.errors import BatchGoesBackward, MissingSegment
 from trailmark.log import LocalStorage
+from trailmark.records import NO_BATCH
 from trailmark.settings import Durability, LogSettings
 from trailmark.streams import writer as writer_module
 from trailmark.streams.description import open_stream
@@ -29,7 +30,8 @@ def _rows(writer: int, number: int) -> pa.RecordBatch:
 
 
 def write_batches(pipe: Pipe, path: Path, me: int, count: int, name: str, kept: int | None) -> None:
-    """Commits batch after batch; of two with the same name only one commits each.
+    """Commits batch after batch; of two with the same name only one commits each, and the one that
+    lags behind is refused.
 
     Streams are tended all the time, so that trims and merges of several processes meet.
     """
@@ -40,7 +42,10 @@ def write_batches(pipe: Pipe, path: Path, me: int, count: int, name: str, kept: 
     places = []
     for number in range(count):
         writer = StreamWriter(storage, meta, _SETTINGS, Retention(batches=kept))
-        places.append(writer.commit(writer.write([_rows(me, number)]), name, number))
+        try:
+            places.append(writer.commit(writer.write([_rows(me, number)]), name, number))
+        except BatchGoesBackward:
+            places.append(NO_BATCH)
     pipe.send(places)
 
 

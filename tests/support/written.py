@@ -81,7 +81,7 @@ def write_logs(
         reports.append(
             [bucket.run(batch, part) for bucket, part in zip(open_buckets, parts, strict=True)]
         )
-        mark_committed(place.logs().storage, batch)
+        mark_committed(place.logs().storage, batch, "a run")
     for bucket in open_buckets:
         bucket.close()
     return Written(place, reports)

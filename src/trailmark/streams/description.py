@@ -8,11 +8,18 @@ from typing import Any
 import pyarrow as pa
 
 from trailmark.errors import SettingError, UnsupportedType
-from trailmark.log import OperatorMeta, Storage, check_same_operator, create_or_open, read_meta
+from trailmark.log import (
+    OperatorMeta,
+    Origin,
+    Storage,
+    check_same_operator,
+    create_or_open,
+    read_meta,
+)
+from trailmark.log.meta import META_PATH, WRITTEN_STREAM
 from trailmark.state.keys import KeyLayout
 from trailmark.values import dataclass
 
-_KIND = "stream"
 #: Parts by key, if their number is not given.
 _DEFAULT_BUCKETS = 8
 _MOST_BUCKETS = 1_000
@@ -20,7 +27,7 @@ _MOST_BUCKETS = 1_000
 
 def is_stream(meta: OperatorMeta) -> bool:
     """Whether these are the files of a written stream, not of an operator."""
-    return meta.operator.get("operator") == _KIND
+    return meta.is_written_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +60,21 @@ class StreamDescription:
     def of(cls, meta: OperatorMeta) -> StreamDescription:
         """What an existing stream says of itself."""
         stored = meta.operator
-        return cls(
-            meta.result_schema,
-            stored["time"],
-            tuple(stored["keys"]),
-            meta.buckets,
-            stored["source_schema"],
+        time, keys, source = (stored.get(each) for each in ("time", "keys", "source_schema"))
+        names = meta.result_schema.names
+        is_time = time is None or (
+            time in names and pa.types.is_timestamp(meta.result_schema.field(time).type)
         )
+        is_known = isinstance(source, dict | None) and isinstance(keys, list)
+        if not is_time or not is_known or not all(key in names for key in keys or ()):
+            raise Origin(META_PATH).mismatch(0, "the description of a stream cannot be understood")
+        return cls(meta.result_schema, time, tuple(keys or ()), meta.buckets, source)
 
     def to_meta(self) -> OperatorMeta:
         """The description as it is stored."""
         return OperatorMeta(
             operator={
-                "operator": _KIND,
+                "operator": WRITTEN_STREAM,
                 "keys": list(self.keys),
                 "source_schema": self.source_schema,
                 "time": self.time_column,

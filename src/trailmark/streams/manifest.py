@@ -8,15 +8,22 @@ finding a time, merging, trimming and verifying are those of any log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 from trailmark.log import Footer, OperatorMeta, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.damage import Origin
-from trailmark.records import Stream
+from trailmark.log.footer import LARGEST_DIGEST
+from trailmark.log.json_text import object_of, whole
+from trailmark.log.names import LARGEST_BATCH
+from trailmark.records import NO_BATCH, Fingerprint, Stream
 from trailmark.settings import LogSettings
-from trailmark.streams.files import DataFile
+from trailmark.streams.files import DataFile, rows_of
 from trailmark.values import dataclass
+
+if TYPE_CHECKING:
+    from trailmark.streams.repeats import QueryBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,10 @@ class Manifest:
         what a query commits a second time is in the stream already.
     total_rows, total_bytes
         Of the stream from its beginning to the end of this batch, trimmed ones included.
+    fingerprints
+        The number of the last batch of every query, and what was in it: a query that commits
+        another one under that number has lost its place. None of those that were last committed by
+        a Trailmark which did not keep them.
     """
 
     batch: int
@@ -44,6 +55,7 @@ class Manifest:
     writers: Mapping[str, int]
     total_rows: int
     total_bytes: int
+    fingerprints: Mapping[str, tuple[int, Fingerprint]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -60,28 +72,48 @@ class Manifest:
         """The manifest that a footer holds."""
         stored = footer.attributes
         try:
+            files = stored["files"]
+            digests = stored.get("digests", [0] * len(files))
+            writers = object_of(stored["writers"])
+            known = object_of(stored.get("fingerprints", {}))
             return cls(
                 footer.batch,
-                tuple(DataFile.from_json(file) for file in stored["files"]),
+                tuple(DataFile.from_json(*each) for each in zip(files, digests, strict=True)),
                 footer.written_us,
-                dict(stored["writers"]),
-                stored["total_rows"],
-                stored["total_bytes"],
+                {query: whole(n, NO_BATCH, LARGEST_BATCH) for query, n in writers.items()},
+                whole(stored["total_rows"], 0, 2**63 - 1),
+                whole(stored["total_bytes"], 0, 2**63 - 1),
+                {query: _rows_from_json(*each) for query, each in known.items()},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise origin.mismatch(0, f"this is no manifest of a batch ({error!r})") from error
 
 
+def _rows_from_json(batch: object, rows: object, digest: object) -> tuple[int, Fingerprint]:
+    found = Fingerprint(whole(rows, 0, 2**63 - 1), whole(digest, 0, LARGEST_DIGEST))
+    return whole(batch, NO_BATCH, LARGEST_BATCH), found
+
+
 def manifest_attributes(
-    files: Sequence[DataFile], before: Manifest | None, writers: Mapping[str, int]
+    files: Sequence[DataFile], before: Manifest | None, given: QueryBatch | None
 ) -> dict[str, Any]:
-    """The attributes of a new batch's footer."""
+    """The attributes of a new batch's footer; ``given`` if it is a query's."""
     rows, size = (0, 0) if before is None else (before.total_rows, before.total_bytes)
+    writers = {} if before is None else dict(before.writers)
+    fingerprints = {} if before is None else dict(before.fingerprints)
+    if given is not None:
+        writers[given.writer] = given.number
+        fingerprints[given.writer] = (given.number, rows_of(files))
     return {
+        "digests": [file.digest for file in files],
         "files": [file.to_json() for file in files],
+        "fingerprints": {
+            writer: [number, each.rows, each.digest]
+            for writer, (number, each) in fingerprints.items()
+        },
         "total_bytes": size + sum(file.bytes for file in files),
         "total_rows": rows + sum(file.rows for file in files),
-        "writers": dict(writers),
+        "writers": writers,
     }
 
 

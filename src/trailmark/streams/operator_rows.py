@@ -7,13 +7,15 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from trailmark.checkpoint.account import Account
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
+from trailmark.operators.logged import LoggedForm
 from trailmark.records import KIND, START, FootprintKind, FrameKind, Stream
 from trailmark.values import dataclass
-from trailmark.windows.spec import TimeWindow, window_from_description
+from trailmark.windows.bounds import WindowBounds
+from trailmark.windows.spec import TimeWindow
 
 Records: TypeAlias = Literal["results", "all", "input", "late"]
 RECORDS: tuple[Records, ...] = ("results", "all", "input", "late")
@@ -37,15 +39,15 @@ class RowsOfKind:
 
 def rows_of_kind(meta: OperatorMeta, records: Records) -> RowsOfKind:
     """How to read one kind of records of an operator."""
-    window = window_from_description(meta.operator["window"])
-    time_column = window.column if isinstance(window, TimeWindow) else None
+    form = LoggedForm.of(meta)
+    time_column = form.window.column if isinstance(form.window, TimeWindow) else None
     if records in ("input", "late"):
         is_input = records == "input"
         kind = FrameKind.INPUT if is_input else FrameKind.LATE
         stream = Stream.INPUT if is_input else Stream.OUTPUT
-        plain = _Plain(kind)
+        plain = _Plain(form, kind)
         return RowsOfKind(stream, (kind,), meta.input_schema, time_column, plain.tables)
-    results = _Results(meta)
+    results = _Results(meta, form)
     if records == "results":
         kinds: tuple[FrameKind, ...] = (FrameKind.RESULTS,)
         return RowsOfKind(Stream.OUTPUT, kinds, results.schema, None, results.tables)
@@ -57,11 +59,12 @@ def rows_of_kind(meta: OperatorMeta, records: Records) -> RowsOfKind:
 class _Plain:
     """Rows as they are logged."""
 
-    def __init__(self, kind: FrameKind) -> None:
+    def __init__(self, form: LoggedForm, kind: FrameKind) -> None:
+        self._form = form
         self._kind = kind
 
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
-        table = segment.table(self._kind)
+        table = self._form.table(segment, self._kind)
         if table is not None:
             yield table
 
@@ -69,54 +72,41 @@ class _Plain:
 class _Results:
     """Keys, the bounds of time windows as a struct (Spark's own form), and values."""
 
-    def __init__(self, meta: OperatorMeta) -> None:
-        fields = list(meta.result_schema)
-        names = meta.result_schema.names
-        self._keys = [str(each[0]) for each in meta.operator["by"]]
-        self.bounds: pa.DataType | None = None
-        self._size_us = 0
-        window = window_from_description(meta.operator["window"])
-        if isinstance(window, TimeWindow):
-            if "window" in names:
+    def __init__(self, meta: OperatorMeta, form: LoggedForm) -> None:
+        self.form = form
+        self.bounds = WindowBounds.of(form.window, meta.input_schema, len(form.keys))
+        self.schema = meta.result_schema
+        if self.bounds is not None:
+            taken = self.bounds.field.name
+            if taken in self.schema.names:
                 raise SettingError(
-                    "The operator has a column of its own named window, as the bounds are.",
+                    f"The operator has a column of its own named {taken}, as the bounds are.",
                     where="records",
                     fix="Use trailmark log PATH --records.",
                 )
-            at = names.index("window_start")
-            kind = fields[at].type
-            self.bounds = pa.struct([pa.field("start", kind), pa.field("end", kind)])
-            self._size_us = window.size
-            fields[at : at + 2] = [pa.field("window", self.bounds)]
-        self.schema = pa.schema(fields)
+            self.schema = self.bounds.joined_schema(self.schema)
 
     @property
     def keys(self) -> Sequence[str]:
         """Names of the key columns."""
-        return self._keys
+        return self.form.keys
 
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
-        logged = segment.table(FrameKind.RESULTS)
+        logged = self.form.table(segment, FrameKind.RESULTS)
         if logged is not None:
             yield self.shown(logged)
 
     def shown(self, logged: pa.Table) -> pa.Table:
         """Logged results as users see them."""
-        columns = [
-            self.windows(logged) if field.name == "window" and self.bounds else logged[field.name]
-            for field in self.schema
-        ]
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        columns = {name: logged[name] for name in logged.schema.names} | self.windows(logged)
+        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
-    def windows(self, logged: pa.Table) -> pa.Array:
-        """The bounds of windows, from their starts."""
-        assert self.bounds is not None
+    def windows(self, logged: pa.Table) -> dict[str, pa.Array]:
+        """The bounds of time windows by the name of their column, from their starts."""
+        if self.bounds is None:
+            return {}
         starts = logged[START].combine_chunks().cast(pa.int64())
-        ends = pc.add(starts, pa.scalar(self._size_us, pa.int64()))
-        kind = self.bounds.field(0).type
-        return pa.StructArray.from_arrays(
-            [starts.view(kind), ends.view(kind)], fields=list(self.bounds)
-        )
+        return {self.bounds.field.name: self.bounds.column(starts)}
 
 
 class _Everything:
@@ -146,18 +136,19 @@ class _Everything:
             )
 
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
-        results = segment.table(FrameKind.RESULTS)
+        form = self._results.form
+        results = form.table(segment, FrameKind.RESULTS)
         if results is not None:
             yield self._table(segment, self._results.shown(results), "result", None)
-        footprints = segment.table(FrameKind.FOOTPRINTS)
+        footprints = form.table(segment, FrameKind.FOOTPRINTS)
         if footprints is None:
             return
         kinds = footprints[KIND].combine_chunks()
         names = pa.array([kind.name.lower() for kind in FootprintKind])
         shown = {name: footprints[name] for name in self._results.keys}
+        shown |= self._results.windows(footprints)
         left_out = {*self._results.keys, KIND}
         if self._results.bounds is not None:
-            shown["window"] = self._results.windows(footprints)
             left_out.add(START)
         state = footprints.select([n for n in footprints.schema.names if n not in left_out])
         yield self._table(segment, pa.table(shown), names.take(kinds), _as_map(state))
@@ -167,13 +158,12 @@ class _Everything:
     ) -> pa.Table:
         count = rows.num_rows
         footer = segment.footer
+        account = Account.of(footer, segment.origin)
         known = {
             "kind": pa.repeat(kind, count) if isinstance(kind, str) else kind,
             "batch": pa.repeat(pa.scalar(footer.batch, pa.int64()), count),
             "bucket": pa.repeat(pa.scalar(footer.identity.bucket, pa.int32()), count),
-            "open_windows": pa.repeat(
-                pa.scalar(int(footer.attributes["open_windows"]), pa.int64()), count
-            ),
+            "open_windows": pa.repeat(pa.scalar(account.open_windows, pa.int64()), count),
             "state": pa.nulls(count, _STATE) if state is None else state,
         }
         columns = [

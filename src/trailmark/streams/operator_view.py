@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
 from trailmark.engine.commits import newest_mark
+from trailmark.engine.spark_commits import SparkCommits
 from trailmark.errors import SettingError
 from trailmark.log import Storage
 from trailmark.records import NO_BATCH, Stream
@@ -22,6 +24,8 @@ from trailmark.streams.view import (
     rows_within,
     wanted_batches,
 )
+
+_log = logging.getLogger("trailmark")
 
 
 def open_operator_view(storage: Storage, records: str | None) -> StreamView:
@@ -52,6 +56,8 @@ class OperatorView:
         self.time_column = self._rows.time_column
         self._logs = [self._files.log(self._rows.stream, b) for b in self._files.buckets]
         self._outputs = [Tail(self._files.log(Stream.OUTPUT, b)) for b in self._files.buckets]
+        self._commits = SparkCommits(storage, self._files.meta)
+        self._has_warned = False
 
     @property
     def log_id(self) -> str:
@@ -62,24 +68,46 @@ class OperatorView:
         return self._rows.stream
 
     def oldest(self) -> int:
-        return max([self._files.meta.first_batch, *(log.oldest() for log in self._logs)])
+        return max([self._files.meta.first_batch, *(log.start() for log in self._logs)])
 
     def end(self) -> int:
-        # A query begins a batch when the one before is committed. Only the newest needs a mark.
+        # A query begins a batch when the one before is committed: only the newest is in doubt.
+        ends = {tail.newest() for tail in self._outputs}
+        newest = max(ends)
+        is_whole = len(ends) == 1 and newest != NO_BATCH
+        if is_whole and self._commits.has(newest):
+            return newest + 1
         is_marked = newest_mark(self._files.storage) + 1
-        newest = max(tail.newest() for tail in self._outputs)
+        if is_whole and is_marked <= newest:
+            self._warn_of(newest)
         return max(is_marked, newest, self._files.meta.first_batch)
+
+    def _warn_of(self, batch: int) -> None:
+        """Says, once, that a batch is left out because nobody knows whether it is committed."""
+        if self._commits.problem and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "batch %d of query %s is left out, though it may be committed: %s",
+                batch,
+                self._files.meta.query_id,
+                self._commits.problem,
+            )
 
     def find(self, timestamp_us: int) -> int:
         found = [find_time(log, timestamp_us, self.time_column is not None) for log in self._logs]
         return min((batch for batch in found if batch != NO_BATCH), default=self.end())
 
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
-        wanted = [
-            set(wanted_batches(log, first, end, span, self.time_column is not None))
+        # Ranges stay ranges: they may be any length, if the name of a file lies.
+        wanted: list[Collection[int]] = [
+            wanted_batches(log, first, end, span, self.time_column is not None)
             for log in self._logs
         ]
-        for batch in range(first, end):
+        within: Sequence[int] = range(first, end)
+        if span.has_times:
+            wanted = [frozenset(batches) for batches in wanted]
+            within = sorted(frozenset().union(*wanted))
+        for batch in within:
             chunks = []
             for log, batches in zip(self._logs, wanted, strict=True):
                 if batch in batches:

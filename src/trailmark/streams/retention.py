@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from trailmark.errors import DamagedSegment, MissingSegment, SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog
 from trailmark.log.catalog import Catalog
 from trailmark.log.readers import up_to_readers
-from trailmark.log.trim import files_before
+from trailmark.log.trim import files_before, start_without
 from trailmark.records import NO_BATCH, Stream
 from trailmark.settings import DAY
 from trailmark.streams.files import DataFile, files_written_before
@@ -137,17 +136,21 @@ def _remove(
     between is found by `left_over_files`. Manifests in a pack stay until all of it may go. Nobody
     reads files of batches before the oldest one, so those stay as long.
     """
-    if not files_before(catalog, before):
+    gone = files_before(catalog, before)
+    kept = start_without(catalog, gone, before)
+    if not gone and kept == catalog.start:
         return StreamTrim(0, ())
-    if dry_run:
-        gone = set(files_before(catalog, before))
-        kept = min(catalog.first_held(file) for file in catalog.files if file not in gone)
-    else:
+    if not dry_run:
         # What is removed stays away after a power failure. The batch that the next one follows has
         # to be there then, and whether its writer has synced it is not known here.
-        log.settle(catalog.newest())
+        try:
+            log.settle(catalog.newest())
+        except MissingSegment:
+            if log.start() <= catalog.newest():
+                raise
+            return StreamTrim(0, ())  # another trim is ahead of this one
         log.trim(before)
-        kept = log.oldest()
+        kept = log.start()
     batches = [batch for batch in catalog.batches() if batch < kept]
     files = [file for manifest in old if manifest.batch < kept for file in manifest.files]
     if not dry_run:
@@ -158,32 +161,45 @@ def _remove(
     return StreamTrim(kept, files, len(batches), unreadable)
 
 
+def left_over_before(log: StreamLog, now_us: int) -> int:
+    """Data files that were written before this time are not waiting for their commit any more.
+
+    Files say that they are at least as new as the newest batch when they were planned. So they are
+    compared with the batches, too: a clock that is ahead must not make new files old.
+    """
+    newest = log.newest()
+    if newest != NO_BATCH:
+        now_us = min(now_us, read_manifest(log, newest).written_us)
+    return now_us - LEFT_OVER_AFTER_US
+
+
 def left_over_files(
     storage: Storage, meta: OperatorMeta, log: StreamLog, before_us: int
 ) -> list[str]:
     """Data files written before a time that no batch names: of killed tasks and cut-short trims.
 
     A task that began to write before that time and has not committed yet would lose its rows, so
-    leave such tasks time enough. Where a manifest is damaged or missing, nobody can tell which
-    files are left over, and that is an error.
+    leave such tasks time enough; `left_over_before` does. Where a manifest is damaged or missing,
+    nobody can tell which files are left over, and that is an error.
     """
     found = files_written_before(storage, meta.buckets, before_us)
-    batches = log.batches()
-    gap = next((n for n, after in pairwise(batches) if after != n + 1), NO_BATCH) + 1
-    if gap:
-        raise MissingSegment(
-            f"Batch {gap} is not in the log, so nobody knows which data files it had.",
-            where=log.reader.segment_path(gap),
-            fix="Bring the file back from a backup, or trim the stream up to the next batch.",
-        )
-    named = {path for batch in batches for path in _named_by(log, batch)}
+    catalog = log.reader.look()
+    named = {
+        path
+        for batch in range(catalog.start, catalog.newest() + 1)
+        for path in _named_by(log, batch)
+    }
     return [path for path in found if path not in named]
 
 
 def _named_by(log: StreamLog, batch: int) -> list[str]:
     try:
         return [file.path for file in read_manifest(log, batch).files]
-    except MissingSegment:
-        if log.oldest() <= batch:
-            raise
-        return []  # trimmed since the log was listed, and the files with it
+    except MissingSegment as error:
+        if log.start() > batch:
+            return []  # trimmed since the log was listed, and the files with it
+        raise MissingSegment(
+            f"Batch {batch} is not in the log, so nobody knows which data files it had.",
+            where=error.where,
+            fix="Bring the file back from a backup, or trim the stream up to the next batch.",
+        ) from None

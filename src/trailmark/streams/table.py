@@ -8,8 +8,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from trailmark.errors import SettingError
-from trailmark.log import open_storage
+from trailmark.errors import SettingError, UnknownFormat
+from trailmark.log import open_storage, read_meta
+from trailmark.log.storage.urls import full_path, is_url
 from trailmark.streams.times import Span, parse_timestamp
 from trailmark.streams.view import StreamView, open_view
 
@@ -45,7 +46,15 @@ def read_table(
     --------
     >>> tm.read_table("/data/orders", starting_batch=100, columns=["item_id"])  # doctest: +SKIP
     """
-    view = open_view(open_storage(path), records)
+    storage = open_storage(path)
+    if read_meta(storage) is None:
+        place = os.fspath(path)
+        raise UnknownFormat(
+            f"There is no stream at {place if is_url(place) else full_path(place)}.",
+            where="path",
+            fix="Give the path that the stream or the operator was given.",
+        )
+    view = open_view(storage, records)
     span = Span(
         starting_batch,
         ending_batch,

@@ -7,16 +7,23 @@ from collections.abc import Callable, Iterator
 from trailmark.errors import DamagedSegment, LogError, MissingSegment
 from trailmark.log import Clock, Storage, wall_clock_us
 from trailmark.log.verify import Problem, Trouble
-from trailmark.records import Stream
+from trailmark.records import FrameKind, Stream
 from trailmark.settings import DAY
 from trailmark.status.read_only import ReadOnly, ignore
 from trailmark.status.verify import Finding, Verification, damaged_readers, verify_settled
 from trailmark.streams.advice import about_data, about_manifest
 from trailmark.streams.files import DataFile, open_file, written_at
 from trailmark.streams.manifest import Manifest, read_manifest
-from trailmark.streams.retention import LEFT_OVER_AFTER_US, left_over_files
+from trailmark.streams.retention import (
+    LEFT_OVER_AFTER_US,
+    left_over_before,
+    left_over_files,
+)
 from trailmark.streams.stored import StreamFiles
 from trailmark.values import dataclass
+
+#: Later than any file says.
+_ANY_TIME = 10**20
 
 
 def verify_stream(
@@ -34,12 +41,13 @@ def verify_stream(
     files = StreamFiles(ReadOnly(storage, on_read))
     on_log(files.log.directory, 1, 2)
     report = verify_settled(files.log)
-    newest = files.log.newest()
+    catalog = files.log.reader.look_at_all()
+    newest = catalog.newest()
     findings = [_about_manifest(problem, newest) for problem in report.problems]
     on_log("data", 2, 2)
     data = _Data(files, newest)
     known = {problem.batch for problem in report.problems if problem.trouble != "unlinked"}
-    for batch in files.log.batches():
+    for batch in catalog.batches():
         if batch not in known:
             findings += data.verify(batch)
     findings += damaged_readers(files.storage)
@@ -61,9 +69,9 @@ class _Data:
         """What is wrong with the files of a batch."""
         try:
             manifest = read_manifest(self.files.log, batch)
-        except MissingSegment:
-            return  # trimmed meanwhile
         except LogError as error:
+            if isinstance(error, MissingSegment) and batch < self.files.log.start():
+                return  # trimmed meanwhile
             path = self.files.log.reader.segment_path(batch)
             yield _about_manifest(_problem(error, batch, path), self.newest)
             return
@@ -72,7 +80,8 @@ class _Data:
 
     def _verify_file(self, manifest: Manifest, file: DataFile) -> Iterator[Finding]:
         try:
-            open_file(self.files.storage, self.files.meta.log_id, file)
+            segment = open_file(self.files.storage, self.files.meta.log_id, file)
+            segment.rows(FrameKind.INPUT, self.files.description.schema)
         except LogError as error:
             # A trim removes the manifest first: if that is still there, nobody trims.
             if isinstance(error, MissingSegment) and not self.files.log.contains(manifest.batch):
@@ -106,12 +115,13 @@ def _finding(problem: Problem, fix: str, stream: Stream, bucket: int | None = No
 def _left_over(files: StreamFiles, now_us: int) -> Iterator[str]:
     """A note about data files that no batch names."""
     try:
-        found = left_over_files(files.storage, files.meta, files.log, now_us)
+        found = left_over_files(files.storage, files.meta, files.log, _ANY_TIME)
+        before_us = left_over_before(files.log, now_us)
     except LogError:
         yield "Which data files are left over cannot be told: a manifest is damaged or missing."
         return
     if found:
-        old = sum(1 for path in found if written_at(path) < now_us - LEFT_OVER_AFTER_US)
+        old = sum(1 for path in found if written_at(path) < before_us)
         yield (
             f"Data files that no batch names: {len(found):,}, of tasks that still write or were "
             f"killed. Older than {LEFT_OVER_AFTER_US // DAY} days: {old:,}; trailmark trim removes "

@@ -136,7 +136,7 @@ class WrittenView:
         return Stream.BATCHES
 
     def oldest(self) -> int:
-        return max(self._log.oldest(), 0)
+        return self._log.start()
 
     def end(self) -> int:
         return self._tail.newest() + 1
@@ -158,8 +158,8 @@ class WrittenView:
     def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
         assert chunk.file is not None
         needed = _with_time(columns, self.time_column, span)
-        places = [self.schema.get_field_index(name) for name in needed]
-        for rows in read_file(self._storage, self._meta.log_id, chunk.file, places):
+        parts = read_file(self._storage, self._meta.log_id, chunk.file, self.schema, needed)
+        for rows in parts:
             yield rows_within(rows, self.time_column, span).select(list(columns))
 
 

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from trailmark.errors import BatchGoesBackward, MissingSegment, SchemaChanged, TrailmarkError
+from trailmark.errors import BatchGoesBackward, LogError, MissingSegment, TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
-from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
-from trailmark.settings import HOUR, MIB, LogSettings
+from trailmark.records import NO_BATCH, START_OF_LOG, SegmentLink
+from trailmark.settings import MIB, LogSettings
 from trailmark.streams.buckets import Buckets
+from trailmark.streams.conform import conform
 from trailmark.streams.description import StreamDescription
-from trailmark.streams.files import DataFile, write_file
+from trailmark.streams.files import DataFile, rows_of, write_file
 from trailmark.streams.manifest import (
     Manifest,
     joined_times,
@@ -23,7 +24,9 @@ from trailmark.streams.manifest import (
     manifest_log,
     read_manifest,
 )
+from trailmark.streams.repeats import QueryBatch
 from trailmark.streams.retention import Retention, trim_stream
+from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
 
@@ -36,8 +39,28 @@ _TRIM_EVERY = 16
 _MERGE_EVERY = 256
 #: The newest manifests stay files of their own: whoever follows the stream reads them by name.
 UNMERGED = 64
-#: How far the clocks of the hosts that write to a stream may be apart.
-_CLOCKS_DIFFER_US = HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Where a stream stood when it was planned to write to it, for those who have other clocks.
+
+    No batch up to ``after`` can name a file that was written since; and none of these files says
+    that it is older than ``at_us``, or it could be taken for one that a killed task has left.
+    """
+
+    after: int
+    at_us: int
+
+
+#: Nothing is known: any batch may name a file.
+NOT_PLANNED = Planned(NO_BATCH, 0)
+
+
+def plan_writing(storage: Storage, meta: OperatorMeta, clock: Clock = wall_clock_us) -> Planned:
+    """Look where a stream stands, before tasks write to it."""
+    newest, link = _newest(manifest_log(storage, meta))
+    return Planned(link.batch, max(clock(), 0 if newest is None else newest.written_us))
 
 
 class StreamWriter:
@@ -53,6 +76,10 @@ class StreamWriter:
         How files are written.
     retention
         How much is kept.
+    planned
+        Where the stream stood when the writing was planned; see `plan_writing`.
+    compares_repeated
+        Whether a batch that a query commits again must have the rows that it had.
     """
 
     def __init__(
@@ -62,12 +89,17 @@ class StreamWriter:
         settings: LogSettings | None = None,
         retention: Retention | None = None,
         clock: Clock = wall_clock_us,
+        planned: Planned = NOT_PLANNED,
+        *,
+        compares_repeated: bool = True,
     ) -> None:
         self._storage = storage
         self._meta = meta
         self._settings = settings or LogSettings()
         self._retention = retention or Retention()
         self._clock = clock
+        self._planned = planned
+        self._compares_repeated = compares_repeated
         self._stream = StreamDescription.of(meta)
         self._buckets = Buckets.of(self._stream)
         self._codecs = Codecs(self._settings.compression)
@@ -93,58 +125,74 @@ class StreamWriter:
         """Make a batch of the files; returns its place in the stream, or NO_BATCH.
 
         With the name of a writer and its own number of the batch, the batch is taken once: when it
-        was committed before, these files are discarded. A batch without rows is none.
+        was committed before, these files are discarded, and so they are when they are refused for
+        holding other rows than it had. A batch without rows is none.
         """
-        if not files:
+        given = None
+        if writer is not None and number is not None:
+            given = QueryBatch(writer, number, files, self._compares_repeated)
+        if given is None and not files:
             return NO_BATCH
-        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        log = self._manifests()
         while True:
             before, link = _newest(log)
-            writers = {} if before is None else dict(before.writers)
-            if writer is not None and number is not None:
-                if writers.get(writer, NO_BATCH) >= number:
-                    # Whoever committed it may have died before the last sync, and these rows are
-                    # the only others there are.
-                    log.settle(link.batch)
-                    self.discard(files)
-                    return NO_BATCH
-                writers[writer] = number
+            if given is not None and self._has(log, before, given):
+                # Whoever committed it may have died before the last sync, and these rows are the
+                # only others there are.
+                _settle(log, link.batch)
+                self.discard(files)
+                return NO_BATCH
+            if not files:
+                return NO_BATCH
             batch = 0 if before is None else before.batch + 1
             try:
                 published = log.append(
                     batch,
                     [],
                     previous=link,
-                    fingerprint=Fingerprint(sum(file.rows for file in files), 0),
+                    fingerprint=rows_of(files),
                     time_range=joined_times(files),
-                    attributes=manifest_attributes(files, before, writers),
+                    attributes=manifest_attributes(files, before, given),
                 )
             except BatchGoesBackward:
+                if _newest(log)[1] == link:
+                    raise  # nobody has gone on: the newest manifest is lost
                 continue  # the place was taken, and trimmed since
             if published.created:
                 break  # otherwise somebody else has taken the place: try the next one
         self._keep_up(batch)
         return batch
 
+    def _has(self, log: StreamLog, newest: Manifest | None, given: QueryBatch) -> bool:
+        try:
+            return given.is_in(log, newest)
+        except LogError:
+            self.discard(given.files)
+            raise
+
     def discard(self, files: Sequence[DataFile]) -> None:
         """Remove data files, except those that are part of a batch after all.
 
-        A commit that failed may have failed after the batch was published.
+        A commit that failed may have failed after the batch was published. What tells are the
+        manifests since the writing was planned, not the times of files and manifests: these are
+        from the clocks of several hosts.
         """
         if not files:
             return
-        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
-        named = _named_since(log, min(file.written_us for file in files) - _CLOCKS_DIFFER_US)
+        named = _named_after(self._manifests(), self._planned.after)
         for file in files:
             if file.path not in named:
                 self._storage.delete(file.path, synced=False)  # nobody names it
+
+    def _manifests(self) -> StreamLog:
+        return manifest_log(self._storage, self._meta, self._settings, self._clock)
 
     def _keep_up(self, batch: int) -> None:
         """Tends the stream now and then. That it fails does not undo the batch, so it must not
         fail the commit: a job would be run again, and its rows were there twice."""
         if batch % _TRIM_EVERY != _TRIM_EVERY - 1:
             return
-        log = manifest_log(self._storage, self._meta, self._settings, self._clock)
+        log = self._manifests()
         try:
             trim_stream(self._storage, log, self._retention, self._clock())
             if batch % _MERGE_EVERY == _MERGE_EVERY - 1:
@@ -162,7 +210,7 @@ class StreamWriter:
                 part,
                 self._times(part),
                 self._codecs,
-                self._clock(),
+                max(self._clock(), self._planned.at_us),
             )
             for bucket, part in self._buckets.split(rows)
         ]
@@ -214,85 +262,22 @@ def _newest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:
         return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
 
 
-def _named_since(log: StreamLog, since_us: int) -> set[str]:
-    """Paths of the files of all batches that were committed since a time."""
+def _settle(log: StreamLog, batch: int) -> None:
+    try:
+        log.settle(batch)
+    except MissingSegment:
+        if log.start() <= batch:
+            raise
+        # Others have committed, and trimmed it, since it was the newest: it has served.
+
+
+def _named_after(log: StreamLog, batch: int) -> set[str]:
+    """Paths of the files of all batches behind one."""
     named: set[str] = set()
-    for batch in reversed(log.batches()):
+    for each in range(max(batch + 1, log.start()), log.newest() + 1):
         try:
-            manifest = read_manifest(log, batch)
+            named.update(file.path for file in read_manifest(log, each).files)
         except MissingSegment:
-            break  # trimmed since, and so are all before it
-        if manifest.written_us < since_us:
-            break
-        named.update(file.path for file in manifest.files)
+            if log.start() <= each:
+                raise  # lost: what it names is not known
     return named
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns as the stream has them: by name, with its types.
-
-    Only what holds the same values in another form is changed: zoned times of another zone, texts
-    with wider offsets.
-    """
-    if batch.schema.names != schema.names:
-        raise SchemaChanged(
-            f"The rows have columns {batch.schema.names} instead of {schema.names}.",
-            where="columns",
-            fix="Select the columns of the stream, in its order, before you write.",
-        )
-    columns = []
-    for column, wanted in zip(batch.columns, schema, strict=True):
-        if column.type == wanted.type:
-            columns.append(column)
-            continue
-        if not _has_same_values(column.type, wanted.type):
-            raise _other_type(column, wanted)
-        try:
-            columns.append(column.cast(wanted.type))
-        except pa.ArrowException as error:
-            raise _other_type(column, wanted) from error
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _has_same_values(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types differ in form only; a cast would also make texts of numbers, and drop
-    the fields of a struct."""
-    kinds = pa.types
-    if kinds.is_timestamp(given) and kinds.is_timestamp(wanted):
-        return given.unit == wanted.unit and (given.tz is None) == (wanted.tz is None)
-    if kinds.is_map(given) or kinds.is_map(wanted):
-        return (
-            kinds.is_map(given)
-            and kinds.is_map(wanted)
-            and _has_same_values(given.key_type, wanted.key_type)
-            and _has_same_values(given.item_type, wanted.item_type)
-        )
-    if kinds.is_struct(given) and kinds.is_struct(wanted):
-        return [each.name for each in given] == [each.name for each in wanted] and all(
-            _has_same_values(one.type, other.type) for one, other in zip(given, wanted, strict=True)
-        )
-    if _is_list(given) and _is_list(wanted):
-        return _has_same_values(given.value_type, wanted.value_type)
-    return given == wanted or any(
-        is_kind(given) and is_kind(wanted) for is_kind in (_is_text, _is_bytes)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
-def _other_type(column: pa.Array, wanted: pa.Field) -> SchemaChanged:
-    return SchemaChanged(
-        f"Column {wanted.name!r} arrives as {column.type} instead of {wanted.type}.",
-        where=wanted.name,
-        fix="Cast it before you write, or write to a new stream.",
-    )

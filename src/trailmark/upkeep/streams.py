@@ -11,8 +11,8 @@ from trailmark.errors import LogError
 from trailmark.log import Clock, wall_clock_us
 from trailmark.records import NO_BATCH, Stream
 from trailmark.streams.retention import (
-    LEFT_OVER_AFTER_US,
     StreamTrim,
+    left_over_before,
     left_over_files,
     trim_before,
 )
@@ -67,7 +67,7 @@ def trim_by_hand(
     if newest == NO_BATCH:
         return done  # every file would seem to be left over, also where all manifests were lost
     try:
-        left_over = _remove_left_over(files, clock() - LEFT_OVER_AFTER_US, dry_run)
+        left_over = _remove_left_over(files, left_over_before(files.log, clock()), dry_run)
     except LogError as error:
         return replace(done, left_alone=f"{error.what} ({error.where})")
     return replace(done, left_over=left_over)

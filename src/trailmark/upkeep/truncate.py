@@ -135,12 +135,12 @@ def _cut(log: StreamLog, to_batch: int) -> LogCut:
 
 
 def _marks_after(files: OperatorFiles, to_batch: int) -> Iterator[str]:
-    """Watermarks, then commit marks, then the note that a later batch was committed twice: once the
+    """Watermarks, then commit marks, then the note that a later batch was committed again: once the
     log ends before that batch, log and query agree again."""
     for directory in (marks.WATERMARKS, commits.COMMITS):
         for batch, entry in marks.batch_files(files.storage, directory).items():
             if batch > to_batch:
                 yield f"{directory}/{entry.name}"
-    twice = re.search(r"batch ([0-9]+)", marks.rolled_back(files.storage))
-    if twice is not None and int(twice[1]) > to_batch:
+    again = re.search(r"batch ([0-9]+)", marks.rolled_back(files.storage))
+    if again is not None and int(again[1]) > to_batch:
         yield commits.ROLLED_BACK

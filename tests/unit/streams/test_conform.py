@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.streams import ORDERS, SECOND, batch_of, orders, written
 from trailmark.errors import SchemaChanged
-from trailmark.streams.writer import conform
+from trailmark.streams.conform import conform
 
 _ZONED = pa.timestamp("us", "Asia/Tokyo")
 _UTC = pa.timestamp("us", "UTC")

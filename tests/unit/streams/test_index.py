@@ -33,7 +33,7 @@ def disk() -> SimulatedDisk:
             previous=link,
             fingerprint=Fingerprint(3, 0),
             time_range=at,
-            attributes=manifest_attributes([each], before, {}),
+            attributes=manifest_attributes([each], before, None),
         ).link
         before = Manifest(batch, [each], 0, {}, 3 * batch + 3, file.bytes * (batch + 1))
         if batch % 256 == 255:

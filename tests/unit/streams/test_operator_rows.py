@@ -278,7 +278,7 @@ def test_the_newest_batch_of_an_operator_is_not_there_before_it_is_committed() -
         assert found["results"] == batch
         assert found["input"] == 2 * batch
         if batch % 2 == 0:
-            mark_committed(disk.storage(), batch)
+            mark_committed(disk.storage(), batch, "a run")
             assert {view.end() for view in views.values()} == {batch + 1}
             assert table_of(views["results"], Span()).num_rows == batch + 1
     assert table_of(views["results"], Span()).num_rows == 3
@@ -335,7 +335,7 @@ def _run(case: Case) -> SimulatedDisk:
     query = Query(case, disk, Continuous(q=10))
     for batch, rows in enumerate(case.batches):
         query.run(batch, [rows])
-        mark_committed(disk.storage(), batch)
+        mark_committed(disk.storage(), batch, "a run")
     query.stop()
     return disk
 

@@ -123,9 +123,11 @@ def test_what_cannot_be_read_is_refused(
     assert where in caught.value.where
 
 
-def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
-    with pytest.raises(UnknownFormat):
-        read_table(tmp_path / "nothing")
+def test_where_nothing_is_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / "nothing", "nothing", f"file:{tmp_path}/nothing"):
+        with pytest.raises(UnknownFormat, match=f"There is no stream at .*{tmp_path}/nothing"):
+            read_table(path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -147,6 +147,10 @@ def test_left_over_files_are_noted_with_how_many_are_old() -> None:
     assert "Data files that no batch names: 2," in note
     assert "Older than 7 days: 0;" in note
     (note,) = _verify(stream, BEGIN_US + 2 * LEFT_OVER_AFTER_US).notes
+    assert "Older than 7 days: 0;" in note, "the newest batch is as old"
+    stream.now_us += LEFT_OVER_AFTER_US
+    stream.run(1)
+    (note,) = _verify(stream, stream.now_us).notes
     assert "Older than 7 days: 2;" in note
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 from tests.support.disk import Crashed, SimulatedDisk
@@ -18,14 +20,16 @@ from tests.support.streams import (
     rows_by_batch,
     written,
 )
-from trailmark.errors import StorageError
+from trailmark.errors import BatchGoesBackward, InputDiffers, MissingSegment, StorageError
 from trailmark.log.readers import register
 from trailmark.records import NO_BATCH, Stream
-from trailmark.settings import HOUR
+from trailmark.settings import DAY, HOUR
 from trailmark.streams import writer as writer_module
-from trailmark.streams.manifest import read_manifest
-from trailmark.streams.retention import Retention
-from trailmark.streams.writer import StreamWriter
+from trailmark.streams.manifest import manifest_attributes, read_manifest
+from trailmark.streams.retention import Retention, trim_before
+from trailmark.streams.writer import StreamWriter, plan_writing
+
+_NESTED = pa.struct([("x", pa.float64()), ("m", pa.map_(pa.string(), pa.int64()))])
 
 # Batches
 
@@ -117,11 +121,102 @@ def test_a_batch_that_a_query_commits_again_is_taken_once() -> None:
     stream = written(disk.storage())
     assert stream.add(orders(0), "query", 7) == 0
     files = data_files(disk)
-    for number in (7, 6, 0):
-        assert stream.add(orders(1), "query", number) == NO_BATCH
+    assert stream.add(orders(0), "query", 7) == NO_BATCH
     assert data_files(disk) == files, "what was written again is discarded"
     assert stream.add(orders(1), "query", 8) == 1
     assert stream.rows() == orders(0) + orders(1)
+
+
+def test_a_repeated_batch_may_come_in_another_order_and_in_other_parts() -> None:
+    schema = pa.schema([("n", pa.int64()), ("tags", pa.list_(pa.string())), ("at", _NESTED)])
+    rows = [(n, [str(n)] * (n % 3), {"x": n / 3, "m": [("k", n)]}) for n in range(20)]
+    stream = written(schema=schema)
+    writer = stream.writer()
+    writer.commit(writer.write([batch_of(rows, schema)]), "query", 0)
+    cut = [batch_of(rows[:7], schema), batch_of(rows[7:], schema)]
+    parts = [file for part in reversed(cut) for file in writer.write([part.take(_backward(part))])]
+    assert len(parts) == 2
+    assert writer.commit(parts, "query", 0) == NO_BATCH
+    assert len(stream.rows()) == 20
+
+
+def _backward(rows: pa.RecordBatch) -> pa.Array:
+    return pa.array(range(rows.num_rows - 1, -1, -1))
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_batch_that_was_planned_anew_is_refused_and_nothing_of_it_stays(others: int) -> None:
+    disk = SimulatedDisk()
+    stream = written(disk.storage())
+    stream.add(orders(0), "query", 7)
+    for batch in range(others):
+        stream.add(orders(batch))
+    files = data_files(disk)
+    changed = [*orders(0)[:-1], ("item 9", 1, 2)]
+    for rows in (changed, orders(0)[:-1], [*orders(0), *orders(0)]):
+        with pytest.raises(InputDiffers, match=f"3 then, {len(rows)} now"):
+            stream.add(rows, "query", 7)
+    with pytest.raises(InputDiffers, match="0 now"):
+        stream.writer().commit([], "query", 7)
+    assert data_files(disk) == files
+    assert stream.add(orders(1), "query", 8) == others + 1
+
+
+def test_a_query_whose_values_differ_every_time_keeps_what_came_first() -> None:
+    disk = SimulatedDisk()
+    stream = written(disk.storage())
+    stream.add(orders(0), "query", 7)
+    files = data_files(disk)
+    writer = StreamWriter(stream.storage, stream.meta, clock=stream.clock, compares_repeated=False)
+    assert writer.commit(stream.write(orders(1)), "query", 7) == NO_BATCH
+    assert data_files(disk) == files
+    assert stream.rows() == orders(0)
+    with pytest.raises(BatchGoesBackward):
+        writer.commit(stream.write(orders(1)), "query", 6)
+
+
+def test_a_query_that_has_gone_back_is_refused() -> None:
+    disk = SimulatedDisk()
+    stream = written(disk.storage())
+    stream.add(orders(0), "query", 7)
+    files = data_files(disk)
+    for number in (6, 0):
+        with pytest.raises(BatchGoesBackward, match=f"Batch {number} of query query"):
+            stream.add(orders(0), "query", number)
+        with pytest.raises(BatchGoesBackward):
+            stream.writer().commit([], "query", number)
+    assert data_files(disk) == files
+
+
+def _without_fingerprints(*given: Any) -> dict[str, Any]:
+    attributes = manifest_attributes(*given)
+    del attributes["digests"], attributes["fingerprints"]
+    return attributes
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_rows_are_counted_where_an_earlier_trailmark_has_kept_no_fingerprints(others: int) -> None:
+    stream = written()
+    with mock.patch.object(writer_module, "manifest_attributes", _without_fingerprints):
+        stream.add(orders(0, 5))
+        stream.add(orders(1, 3), "query", 4)
+        for batch in range(others):
+            stream.add(orders(batch, 5), "other", batch)
+    assert stream.add(orders(1, 3), "query", 4) == NO_BATCH
+    with pytest.raises(InputDiffers, match="3 then, 5 now"):
+        stream.add(orders(1, 5), "query", 4)
+    assert stream.add(orders(2, 3), "query", 5) == others + 2
+    with pytest.raises(InputDiffers, match="3 then, 3 now"):
+        stream.add(orders(1, 3), "query", 5)
+
+
+def test_a_batch_without_fingerprint_that_was_trimmed_is_taken_for_the_same() -> None:
+    stream = written(retention=Retention(batches=1))
+    with mock.patch.object(writer_module, "manifest_attributes", _without_fingerprints):
+        stream.add(orders(0), "query", 4)
+        with often(trim=1):
+            stream.add(orders(1))
+    assert stream.add(orders(2, 9), "query", 4) == NO_BATCH
 
 
 def test_queries_have_numbers_of_their_own_and_jobs_have_none() -> None:
@@ -130,8 +225,8 @@ def test_queries_have_numbers_of_their_own_and_jobs_have_none() -> None:
     assert stream.add(orders(1), "b", 3) == 1
     assert stream.add(orders(2)) == 2
     assert stream.add(orders(2)) == 3
-    assert stream.add(orders(9), "a", 3) == NO_BATCH
-    assert stream.add(orders(9), "b", 3) == NO_BATCH
+    assert stream.add(orders(0), "a", 3) == NO_BATCH
+    assert stream.add(orders(1), "b", 3) == NO_BATCH
     assert read_manifest(stream.log(), 3).writers == {"a": 3, "b": 3}
 
 
@@ -261,7 +356,7 @@ def test_files_of_a_batch_are_not_discarded_however_many_batches_followed() -> N
     assert stream.rows() == [row for batch in range(10) for row in orders(batch)]
 
 
-@pytest.mark.parametrize("behind_us", [-HOUR, -HOUR // 2, HOUR // 2, HOUR])
+@pytest.mark.parametrize("behind_us", [-1000 * DAY, -3 * HOUR, 3 * HOUR, 1000 * DAY])
 def test_files_of_a_batch_are_not_discarded_where_clocks_differ(behind_us: int) -> None:
     stream = written()
     files = stream.write(orders(0))
@@ -274,15 +369,31 @@ def test_files_of_a_batch_are_not_discarded_where_clocks_differ(behind_us: int) 
     assert len(stream.rows()) == 12
 
 
-def test_discarding_reads_no_batch_that_is_older_than_the_files() -> None:
+def test_discarding_reads_no_batch_from_before_the_writing_was_planned() -> None:
     disk = SimulatedDisk()
     stream = written(disk.storage())
     for batch in range(5):
         stream.add(orders(batch))
     disk.flip("batches/00000/00000000000000000001.seg", 60, 1)
-    stream.clock.now_us += 2 * HOUR
-    stream.writer().discard(stream.write(orders(9)))
+    files = stream.write(orders(9))
+    planned = plan_writing(stream.storage, stream.meta)
+    assert planned.after == 4
+    StreamWriter(stream.storage, stream.meta, planned=planned).discard(files)
     assert len(data_files(disk)) == 5
+
+
+def test_nothing_is_discarded_where_a_manifest_is_lost_that_may_name_it() -> None:
+    disk = SimulatedDisk()
+    stream = written(disk.storage())
+    files = stream.write(orders(0))
+    stream.writer().commit(files)
+    stream.add(orders(1))
+    manifest = disk.content("batches/00000/00000000000000000000.seg")
+    stream.storage.delete("batches/00000/00000000000000000000.seg")
+    with pytest.raises(MissingSegment):
+        stream.writer().discard(files)
+    stream.storage.publish("batches/00000/00000000000000000000.seg", [manifest])
+    assert stream.rows() == orders(0) + orders(1)
 
 
 def test_discarding_while_others_trim_removes_the_files() -> None:
@@ -367,3 +478,14 @@ def test_a_commit_that_fails_before_it_is_published_fails() -> None:
         stream.writer().commit(files)
     disk.relax()
     assert stream.rows() == []
+
+
+def test_a_stream_that_has_lost_its_newest_manifest_is_refused_and_not_tried_for_ever() -> None:
+    disk = SimulatedDisk()
+    stream = written(disk.storage())
+    for batch in range(3):
+        stream.add(orders(batch))
+    trim_before(stream.storage, stream.log(), 2)
+    stream.storage.delete(stream.log().reader.segment_path(2))
+    with pytest.raises(BatchGoesBackward, match="has been trimmed"):
+        stream.add(orders(3))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.disk import SimulatedDisk
-from tests.support.stored import SECOND, Stored, rows_of
+from tests.support.stored import SECOND, Stored, rows_of, table_of
+from trailmark.settings import DAY, HOUR
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import LEFT_OVER_AFTER_US
-from trailmark.streams.writer import UNMERGED
+from trailmark.streams.verify import verify_stream
+from trailmark.streams.writer import UNMERGED, StreamWriter, plan_writing
 from trailmark.upkeep.streams import TrimByHand, merge_manifests, trim_by_hand
 
 
@@ -24,16 +28,40 @@ def _trim(stream: Stored, before: int, *, dry_run: bool = False) -> TrimByHand:
 def test_left_over_files_go_after_a_week_and_not_before() -> None:
     disk, stream = _stream(3)
     (killed,) = stream.task(rows_of(8))
-    stream.now_us += LEFT_OVER_AFTER_US
+    stream.now_us += LEFT_OVER_AFTER_US - 10 * SECOND
+    stream.run(1)
     assert _trim(stream, 0).left_over.files == ()
-    stream.now_us += 1
+    stream.run(1)
     told = _trim(stream, 0, dry_run=True).left_over
     assert killed.path in disk.files()
     assert told == _trim(stream, 0).left_over
     assert (told.files, told.bytes) == ((killed.path,), killed.bytes)
     assert killed.path not in disk.files()
     stream.run(1)
-    assert stream.files.log.batches() == [0, 1, 2, 3]
+    assert stream.files.log.batches() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_clock_that_is_ahead_does_not_make_files_left_over() -> None:
+    """Whoever trims may be wrong about the time; the batches say which it is at least."""
+    disk, stream = _stream(3)
+    (waiting,) = stream.task(rows_of(8))
+    stream.now_us += 100 * LEFT_OVER_AFTER_US
+    assert _trim(stream, 0).left_over.files == ()
+    assert waiting.path in disk.files()
+
+
+@pytest.mark.parametrize("behind_us", [0, HOUR, 1000 * DAY])
+def test_files_of_a_task_whose_clock_is_behind_are_not_left_over(behind_us: int) -> None:
+    _, stream = _stream(3)
+    planned = plan_writing(stream.storage, stream.meta, lambda: stream.now_us)
+    slow = StreamWriter(
+        stream.storage, stream.meta, clock=lambda: stream.now_us - behind_us, planned=planned
+    )
+    files = slow.write([table_of(rows_of(8))])
+    stream.run(3)
+    assert _trim(stream, 0).left_over.files == ()
+    assert stream.writer().commit(files) == 6
+    assert verify_stream(stream.storage).is_whole
 
 
 def test_files_of_a_batch_are_not_left_over_however_old_it_is() -> None:
@@ -60,6 +88,7 @@ def test_where_a_manifest_is_lost_no_data_is_removed_as_left_over() -> None:
     lost = {file.path for file in read_manifest(stream.files.log, 1).files}
     stream.storage.delete(f"batches/00000/{1:020d}.seg")
     stream.now_us += 2 * LEFT_OVER_AFTER_US
+    stream.run(1)
     done = _trim(stream, 0)
     assert "Batch 1 is not in the log" in done.left_alone
     assert lost <= set(disk.files())

@@ -15,6 +15,7 @@ from tests.support.orders import count_case, random_orders, random_timed_orders,
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, NoCheckpoint
 from trailmark.engine.commits import (
+    RunMarks,
     check_not_rolled_back,
     mark_committed,
     mark_rolled_back,
@@ -159,18 +160,18 @@ def test_commit_marks_behind_the_cut_go_so_that_batches_can_be_committed_again()
     storage = run.disk.storage()
     for batch in range(9):
         run.step()
-        mark_committed(storage, batch)
-    mark_rolled_back(storage, 7)
+        mark_committed(storage, batch, "a run")
+    mark_rolled_back(storage, 7, 9, "a run")
     _truncate(run, 4)
     assert newest_mark(storage) == 4
-    assert mark_committed(storage, 5)
+    assert RunMarks(storage, "another run").commit(5)
     check_not_rolled_back(storage)
 
 
-def test_a_note_that_an_earlier_batch_was_committed_twice_stays() -> None:
+def test_a_note_that_an_earlier_batch_was_committed_again_stays() -> None:
     run = _followed(1)
     run.run(9)
-    mark_rolled_back(run.disk.storage(), 3)
+    mark_rolled_back(run.disk.storage(), 3, 9, "a run")
     _truncate(run, 6)
     with pytest.raises(BatchGoesBackward):
         check_not_rolled_back(run.disk.storage())
@@ -185,7 +186,7 @@ def test_a_cut_that_was_interrupted_anywhere_is_finished_by_cutting_again(
     before = run.copy()
     run.run(2)
     for batch in range(8):
-        mark_committed(run.disk.storage(), batch)
+        mark_committed(run.disk.storage(), batch, "a run")
     run.query.logs().input(0).merge(7)
     run.query.stop()
     whole = run.copy()
@@ -283,7 +284,7 @@ def test_a_snapshot_that_was_trimmed_and_came_back_is_not_counted_on_and_does_no
     assert plan.base in [skipped.batch for skipped in plan_bucket(_files(run), 0, 7).skipped]
     run.query.stop()
     _truncate(run, 7)
-    assert not [path for path in run.disk.files() if path.startswith("snap/")]
+    assert run.query.logs().snapshots(0).batches() == []
     resumed = _resume(before, run)
     _run_with_snapshots(resumed, 4)
     assert resumed.query.logs().snapshots(0).oldest() in range(8, 12)

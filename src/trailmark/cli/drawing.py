@@ -10,6 +10,7 @@ from trailmark.cli import units
 from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
+from trailmark.engine.refused import Refusal
 from trailmark.records import NO_BATCH
 from trailmark.status import Activity, BucketStatus, OperatorStatus
 
@@ -46,8 +47,10 @@ def _operator_text(described: Mapping[str, Any]) -> str:
     by = described.get("by")
     keys = [str(each[0]) for each in by if each] if isinstance(by, list) else []
     text = f"{name} by {', '.join(keys)}" if keys else name
-    window = described.get("window")
-    return f"{text}, {_window_text(window)}" if isinstance(window, dict) else text
+    window, order = described.get("window"), described.get("order_by")
+    if isinstance(window, dict):
+        text += f", {_window_text(window)}"
+    return f"{text}, ordered by {', '.join(map(str, order))}" if isinstance(order, list) else text
 
 
 def _window_text(window: Mapping[str, Any]) -> str:
@@ -211,9 +214,23 @@ def _recovery_text(status: OperatorStatus) -> str:
     return text + (f", around {found.skipped} damaged" if found.skipped else "")
 
 
+def _refusal_text(refusal: Refusal, status: OperatorStatus) -> str:
+    who = "the query" if refusal.query_id == status.query_id else f"query {refusal.query_id}"
+    where = "" if refusal.bucket is None else f" in bucket {refusal.bucket}"
+    ago = units.duration(max(0, status.looked_us - refusal.at_us))
+    return f"{who} was stopped at batch {refusal.batch}{where} {ago} ago: {refusal.text}"
+
+
 def _warnings(status: OperatorStatus) -> Iterator[str]:
     if status.rolled_back:
         yield f"the query has gone back and is refused: {status.rolled_back} (file rolled-back)"
+    if status.refusal is not None:
+        yield _refusal_text(status.refusal, status)
+    if status.in_doubt and status.committed < status.last_batch:
+        yield (
+            f"readers leave out batch {status.last_batch}, though Spark may have committed it: "
+            f"{status.in_doubt}"
+        )
     for bucket in status.buckets:
         if bucket.problem:
             yield (

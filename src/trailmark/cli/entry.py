@@ -7,9 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import TextIO, cast
 
 from trailmark.cli.codes import BROKEN_PIPE, COULD_NOT_RUN, INTERRUPTED
 from trailmark.cli.parser import make_parser
+from trailmark.cli.terminal import Guarded
 from trailmark.errors import TrailmarkError
 
 
@@ -25,6 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name or a key that the terminal has no letters for is no reason to end.
         sys.stdout.reconfigure(errors="backslashreplace")
+    out, err = Guarded(sys.stdout), Guarded(sys.stderr)
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
+        return _run_and_tell(options)
+
+
+def _run_and_tell(options: argparse.Namespace) -> int:
     try:
         code = _run(options)
         sys.stdout.flush()

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from trailmark.errors import LogError, NoPermission, SettingError, StorageError
 from trailmark.log import Storage, open_storage
 from trailmark.log.meta import META_PATH
+from trailmark.log.storage.urls import full_path, is_url
 from trailmark.settings import LogSettings
 from trailmark.status.logs import OperatorFiles, existing_meta
 from trailmark.status.read_only import ReadOnly
@@ -24,6 +25,7 @@ _LOOKED_INTO = 1_000
 def find_logs(path: str) -> Storage:
     """The storage at a path, which has to hold an operator's logs or a stream. Nothing is made."""
     storage = open_storage(path)
+    path = path if is_url(path) else full_path(path)
     try:
         if storage.exists(META_PATH):
             return storage

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from trailmark.cli.units import moment
+from trailmark.log.rows import as_bytes
 
 _T = pa.types
 
@@ -39,7 +40,25 @@ def _plain_column(column: pa.ChunkedArray) -> list[Any]:
         return [None if each is None else f"{each}{zone}" for each in bare.to_pylist()]
     if _T.is_date(kind) or _T.is_time(kind):
         return list(column.cast(pa.string()).to_pylist())
-    return [_plain(value) for value in column.to_pylist()]
+    return [_plain(value) for value in _values(column)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:  # Spark's texts may be any bytes
+        chunks = [as_bytes(chunk) for chunk in column.chunks]
+        return [_decoded(value) for chunk in chunks for value in chunk.to_pylist()]
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, dict):
+        return {name: _decoded(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_decoded(each) for each in value]
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
+from trailmark.operators.logged import LoggedForm
 from trailmark.records import OPERATOR_STREAMS, FootprintKind, FrameKind, Stream
 from trailmark.values import dataclass
 
@@ -56,16 +57,18 @@ class Selection:
     last: int | None
     kind: str | None
     keys: Sequence[KeyValue]
+    form: LoggedForm
 
     @classmethod
     def of(cls, options: argparse.Namespace, meta: OperatorMeta) -> Selection:
         """What was asked for, by the schema of the logs."""
         first, last = options.batch or (None, None)
-        described = meta.operator.get("by")
-        names = [str(each[0]) for each in described] if isinstance(described, list) else []
+        form = LoggedForm.of(meta)
         schema = meta.input_schema
-        keys = [key_value(column, text, "operator", names, schema) for column, text in options.key]
-        return cls(_streams(options.stream, options.kind), first, last, options.kind, keys)
+        keys = [
+            key_value(column, text, "operator", form.keys, schema) for column, text in options.key
+        ]
+        return cls(_streams(options.stream, options.kind), first, last, options.kind, keys, form)
 
     @property
     def is_about_rows(self) -> bool:
@@ -86,7 +89,7 @@ class Selection:
         for name, (frame, footprint) in _FRAMES.items():
             if frame not in segment.frames or name == "footprints" or not self.wants(name):
                 continue
-            table = segment.table(frame)
+            table = self.form.table(segment, frame)
             assert table is not None
             if footprint is not None:
                 table = table.filter(

@@ -102,8 +102,8 @@ class StreamListing:
 
     def _table(self, file: DataFile) -> pa.Table:
         """The rows of a file that are asked for."""
-        table = open_file(self._files.storage, self._files.meta.log_id, file).table(FrameKind.INPUT)
-        assert table is not None, "every data file has rows"
+        segment = open_file(self._files.storage, self._files.meta.log_id, file)
+        table = segment.rows(FrameKind.INPUT, self._files.description.schema)
         for key in self._keys:
             table = table.filter(key.matches(table))
         return table

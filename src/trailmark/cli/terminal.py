@@ -1,10 +1,13 @@
-"""What a terminal can do that a file cannot: colours, and lines that are drawn again."""
+"""What a terminal can do that a file cannot: colours, and lines that are drawn again.
+
+What is made here is meant for a `Guarded` stream, which is all that a command prints to.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import Literal, TextIO, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias
 
 Style: TypeAlias = Literal["plain", "bold", "dim", "good", "warning", "bad"]
 
@@ -15,7 +18,37 @@ _CODES: dict[Style, str] = {
     "warning": "33",
     "bad": "31",
 }
-_HOME, _CLEAR, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
+#: Begins the escape sequences that are meant. Nobody can know it who wrote what is in a log.
+_MEANT = f"\x1b{os.urandom(8).hex()}"
+_HOME, _CLEAR = f"{_MEANT}[H", f"{_MEANT}[2J"
+_TO_START_OF_LINE, _TO_END_OF_LINE, _TO_END = f"{_MEANT}[G", f"{_MEANT}[K", f"{_MEANT}[J"
+
+
+def printable(text: str) -> str:
+    """The text with all that could play tricks on a terminal written out; lines stay lines."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+class Guarded:
+    """A stream to which only those escape sequences pass that come from this module.
+
+    Whatever is printed may quote names and bytes from a log, and anybody may have written those.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write("\x1b".join(printable(part) for part in text.split(_MEANT)))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Paint:
@@ -27,7 +60,7 @@ class Paint:
 
     def __call__(self, text: str, style: Style) -> str:
         code = _CODES.get(style)
-        return f"\x1b[{code}m{text}\x1b[0m" if self._is_on and code is not None else text
+        return f"{_MEANT}[{code}m{text}{_MEANT}[0m" if self._is_on and code is not None else text
 
 
 class Screen:
@@ -66,11 +99,11 @@ class Passing:
     def show(self, text: str) -> None:
         if self._is_live:
             width = shutil.get_terminal_size().columns - 1
-            self._stream.write(f"\r{text[:width]}{_TO_END_OF_LINE}")
+            self._stream.write(f"{_TO_START_OF_LINE}{text[:width]}{_TO_END_OF_LINE}")
             self._stream.flush()
 
     def clear(self) -> None:
         self.show("")
         if self._is_live:
-            self._stream.write("\r")
+            self._stream.write(_TO_START_OF_LINE)
             self._stream.flush()

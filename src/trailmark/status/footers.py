@@ -52,7 +52,7 @@ class NewestFooters:
                 above = self._read(batch, None if above is None else above.previous)
                 found[batch] = above
             except MissingSegment:
-                if self._log.oldest() > batch:
+                if self._log.start() > batch:
                     break  # trimmed meanwhile, and so is everything before it
                 above = None
             except LogError:

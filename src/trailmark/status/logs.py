@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trailmark.checkpoint.account import Account
 from trailmark.errors import MissingSegment, UnknownFormat
-from trailmark.log import OperatorMeta, Storage, StreamLog, read_meta
+from trailmark.log import OperatorMeta, Origin, Storage, StreamLog, read_meta
 from trailmark.records import NO_BATCH, OPERATOR_STREAMS, Stream
 from trailmark.settings import LogSettings
 
@@ -60,11 +60,4 @@ class OperatorFiles:
                 fix="Wait for the first batch.",
             )
         footer, _ = output.read_footer(newest)
-        try:
-            return newest, Account.from_attributes(footer.attributes)
-        except (TypeError, ValueError) as error:
-            raise UnknownFormat(
-                f"Batch {newest} has no account that can be read ({error}).",
-                where=output.directory,
-                fix="Use the Trailmark that wrote it, or a newer one.",
-            ) from error
+        return newest, Account.of(footer, Origin(output.reader.segment_path(newest)))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trailmark.checkpoint.account import Account
+from trailmark.engine.refused import Refusal
 from trailmark.records import NO_BATCH
 from trailmark.status.readers import ReaderStatus
 from trailmark.values import dataclass
@@ -195,6 +196,11 @@ class OperatorStatus:
         As in ``meta.json``.
     rolled_back
         Why the logs take no batch, if the query was seen to go back; else empty.
+    in_doubt
+        Why it is not known whether Spark has committed the newest batch; empty if it is, or if that
+        batch is not whole yet.
+    refusal
+        What stopped the query last, unless the bucket it happened in has got over it.
     other_bytes
         Bytes of ``meta.json``, commit marks, watermarks, and other files beside them.
     readers
@@ -210,6 +216,8 @@ class OperatorStatus:
     rolled_back: str
     other_bytes: int
     readers: tuple[ReaderStatus, ...] = ()
+    in_doubt: str = ""
+    refusal: Refusal | None = None
 
     @property
     def last_batch(self) -> int:
@@ -283,6 +291,8 @@ class OperatorStatus:
             "recovery": None if recovery is None else asdict(recovery),
             "bytes": self.bytes,
             "rolled_back": self.rolled_back,
+            "in_doubt": self.in_doubt,
+            "refusal": None if self.refusal is None else asdict(self.refusal),
             "readers": [reader.describe() for reader in self.readers],
             "buckets": [bucket.describe() for bucket in self.buckets],
         }

@@ -8,10 +8,12 @@ from typing import Any
 
 from trailmark.checkpoint.account import Account
 from trailmark.engine import commits
-from trailmark.log import Clock, Footer, Storage, wall_clock_us
+from trailmark.engine.refused import REFUSED, Refusal, read_refusal
+from trailmark.engine.spark_commits import SparkCommits
+from trailmark.log import Clock, Entry, Footer, Storage, wall_clock_us
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import log_directory
-from trailmark.records import NO_BATCH, OPERATOR_STREAMS, FrameKind, Stream
+from trailmark.records import OPERATOR_STREAMS, FrameKind, Stream
 from trailmark.status import marks
 from trailmark.status.footers import NewestFooters
 from trailmark.status.logs import OperatorFiles
@@ -58,6 +60,7 @@ class StatusReader:
         self._storage = ReadOnly(storage)
         self._files = OperatorFiles(self._storage)
         self._clock = clock
+        self._commits = SparkCommits(self._storage, self._files.meta)
         self._footers = [
             NewestFooters(self._files.log(Stream.OUTPUT, bucket), look_back)
             for bucket in self._files.buckets
@@ -68,13 +71,13 @@ class StatusReader:
         meta = self._files.meta
         marked = marks.batch_files(self._storage, commits.COMMITS)
         watermarks = marks.batch_files(self._storage, marks.WATERMARKS)
-        committed = marks.newest_commit(marked)
         beside = self._storage.list("")
         small = [*marked.values(), *watermarks.values(), *beside]
         is_refused = any(entry.name == commits.ROLLED_BACK for entry in beside)
-        buckets = tuple(self._bucket(number, committed) for number in self._files.buckets)
+        buckets = self._buckets(marks.newest_commit(marked))
         # A query begins a batch when the one before is committed, whichever bucket has it first.
         end = max([meta.first_batch, *(bucket.committed + 1 for bucket in buckets)])
+        is_open = end <= max(bucket.output.newest for bucket in buckets)
         return OperatorStatus(
             looked_us=self._clock(),
             log_id=str(meta.log_id),
@@ -83,12 +86,38 @@ class StatusReader:
             first_batch=meta.first_batch,
             buckets=buckets,
             rolled_back=marks.rolled_back(self._storage) if is_refused else "",
+            in_doubt=self._commits.problem if is_open else "",
+            refusal=self._refusal(beside, buckets),
             other_bytes=sum(entry.size for entry in small),
             readers=read_readers(self._storage, {Stream.INPUT: end, Stream.OUTPUT: end}),
         )
 
-    def _bucket(self, bucket: int, marked: int) -> BucketStatus:
-        catalog, footers, problem = self._footers[bucket].read()
+    def _refusal(self, beside: Sequence[Entry], buckets: Sequence[BucketStatus]) -> Refusal | None:
+        """What stopped the query last, unless the bucket has written a batch since."""
+        if not any(entry.name == REFUSED for entry in beside):
+            return None
+        found = read_refusal(self._storage)
+        if found is None:
+            return None
+        written = [b.written_us or 0 for b in buckets if found.bucket in (None, b.bucket)]
+        return None if max(written, default=0) > found.at_us else found
+
+    def _buckets(self, marked: int) -> tuple[BucketStatus, ...]:
+        read = [footers.read() for footers in self._footers]
+        committed = self._committed({catalog.newest() for catalog, _, _ in read}, marked)
+        return tuple(self._bucket(number, committed, *each) for number, each in enumerate(read))
+
+    def _committed(self, ends: set[int], marked: int) -> int:
+        """A batch is committed if it is marked, if some bucket has a later one, or if Spark's own
+        checkpoint says so of a batch that every bucket has."""
+        newest = max(ends)
+        if len(ends) == 1 and newest > marked and self._commits.has(newest):
+            return newest
+        return max(marked, newest - 1) if newest > self._files.meta.first_batch else marked
+
+    def _bucket(
+        self, bucket: int, committed: int, catalog: Catalog, footers: Sequence[Footer], problem: str
+    ) -> BucketStatus:
         output = files_of(catalog)
         aside = [
             entry
@@ -101,18 +130,13 @@ class StatusReader:
             output=output,
             snapshots=self._log_files(Stream.SNAPSHOT, bucket),
             aside=(len(aside), sum(entry.size for entry in aside)),
-            committed=self._committed(output.newest, marked),
+            committed=min(committed, output.newest),
             problem=problem,
         )
         return status if not footers else _with_figures(status, footers)
 
     def _log_files(self, stream: Stream, bucket: int) -> LogFiles:
         return files_of(Catalog.of(self._storage, log_directory(stream, bucket)))
-
-    def _committed(self, newest: int, marked: int) -> int:
-        """A batch is committed if it is marked, or if the bucket has a later one."""
-        before = newest - 1 if newest > self._files.meta.first_batch else NO_BATCH
-        return max(before, min(marked, newest))
 
 
 def files_of(catalog: Catalog) -> LogFiles:

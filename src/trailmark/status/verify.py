@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, field
 from typing import Any
-from zlib import crc32
 
 from trailmark.checkpoint.account import Account
-from trailmark.errors import LogError
-from trailmark.log import Storage, StreamLog
+from trailmark.engine.watermark import read_watermark
+from trailmark.errors import DamagedSegment, LogError
+from trailmark.log import Segment, Storage, StreamLog
 from trailmark.log.readers import reader_path
-from trailmark.log.verify import Problem, VerifyReport
+from trailmark.log.verify import Check, Problem, VerifyReport
+from trailmark.operators.logged import LoggedForm
+from trailmark.records import Stream
 from trailmark.status import marks
 from trailmark.status.advice import next_step
 from trailmark.status.logs import OperatorFiles
@@ -108,20 +110,35 @@ def verify_operator(
         if not storage.exists("meta.json"):
             raise
         return Verification(0, 0, 0, (_meta_finding(error),))
+    try:
+        check = _contents(LoggedForm.of(files.meta))
+    except LogError as error:
+        return Verification(0, 0, 0, (_meta_finding(error),))
     logs = list(files.logs())
     done = _Reading()
     for number, log in enumerate(logs, 1):
         on_log(log.directory, number, len(logs))
-        report = verify_settled(log)
+        report = verify_settled(log, check)
         done.batches += report.batches
         done.bytes += report.bytes
         if report.problems:
             account = _account(files, log.identity.bucket)
-            newest = log.newest()
+            newest = log.reader.look_at_all().newest()
             done.findings += [_finding(log, each, account, newest) for each in report.problems]
     done.findings += _damaged_watermarks(looking)
     done.findings += damaged_readers(looking)
     return Verification(len(logs), done.batches, done.bytes, tuple(done.findings))
+
+
+def _contents(form: LoggedForm) -> Check:
+    """Looks at what is in a segment, as a recovery would."""
+
+    def check(segment: Segment) -> None:
+        form.check(segment)
+        if segment.footer.identity.stream is Stream.OUTPUT:
+            Account.of(segment.footer, segment.origin)
+
+    return check
 
 
 def _account(files: OperatorFiles, bucket: int) -> Account | None:
@@ -131,14 +148,14 @@ def _account(files: OperatorFiles, bucket: int) -> Account | None:
         return None
 
 
-def verify_settled(log: StreamLog) -> VerifyReport:
+def verify_settled(log: StreamLog, check: Check | None = None) -> VerifyReport:
     """A report in which nothing is called missing only because it was merged or trimmed while the
     rest was read."""
     for _ in range(_READINGS):
-        before = log.reader.look().files
-        report = log.verify()
+        before = log.reader.look_at_all().files
+        report = log.verify(check)
         is_complete = all(problem.trouble != "missing" for problem in report.problems)
-        if is_complete or log.reader.look().files == before:
+        if is_complete or log.reader.look_at_all().files == before:
             break
     return report
 
@@ -166,16 +183,11 @@ def _damaged_watermarks(storage: Storage) -> Iterator[Finding]:
     for entry in marks.batch_files(storage, marks.WATERMARKS).values():
         path = f"{marks.WATERMARKS}/{entry.name}"
         try:
-            text, _, checksum = bytes(storage.read(path)).partition(b"\n")
+            read_watermark(storage, path)
         except FileNotFoundError:
             continue  # removed for its age meanwhile
-        if checksum != b"%08x\n" % crc32(text):
-            yield Finding(
-                path,
-                "damaged",
-                "The watermark does not match its checksum.",
-                "Delete the file: it is computed again from the input log.",
-            )
+        except DamagedSegment as error:
+            yield Finding(path, "damaged", error.what, error.fix)
 
 
 def damaged_readers(storage: Storage) -> Iterator[Finding]:

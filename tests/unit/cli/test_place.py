@@ -66,6 +66,13 @@ def test_a_url_that_names_no_storage_is_told_in_one_line(url: str, run: Run) -> 
     assert "s3://bucket/prefix" in said.err
 
 
+def test_a_relative_path_is_told_in_full(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f" {tmp_path}/nothing is no Trailmark log" in run("status", "nothing").err
+
+
 def test_a_directory_of_operators_names_them(counted: Written, timed: Written, run: Run) -> None:
     above = counted.path.parent
     said = run("status", above)

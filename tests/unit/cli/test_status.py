@@ -9,14 +9,19 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from tests.support.written import Written, count_orders, write_logs
 from tests.unit.cli.conftest import Run
 from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main, units
+from trailmark.engine import OperatorLogs
 from trailmark.engine.commits import mark_rolled_back
 from trailmark.log import LocalStorage
+from trailmark.operators.aggregate import Aggregate
+from trailmark.windows.functions import count
+from trailmark.windows.spec import CountWindow
 
 
 def _row(out: str, first: str) -> list[str]:
@@ -41,6 +46,15 @@ def test_the_table_has_the_account_of_every_bucket(counted: Written, run: Run) -
         assert row["recovery"] == units.duration(account.predicted_us)
     windows = sum(report.account.open_windows for report in counted.reports[-1])
     assert _row(said.out, "all")[3] == f"{windows:,}"
+
+
+def test_an_order_is_told_with_the_operator(tmp_path: Path, run: Run) -> None:
+    schema = pa.schema([("item", pa.int64()), ("seq", pa.int64())])
+    window, values = CountWindow(10, 10), {"n": count()}
+    operator = Aggregate(schema, by="item", window=window, values=values, order_by=["seq", "item"])
+    OperatorLogs(LocalStorage(str(tmp_path)), operator, buckets=1)
+    said = run("status", tmp_path).out.splitlines()[0]
+    assert said.endswith("aggregate by item, windows of 10 tuples, ordered by seq, item")
 
 
 def test_what_was_written_is_told_with_what_it_covers(timed: Written, run: Run) -> None:
@@ -113,10 +127,12 @@ def test_a_damaged_newest_segment_gives_code_1_and_the_figures_before_it(
 
 
 def test_a_query_that_went_back_gives_code_1(counted: Written, run: Run) -> None:
-    mark_rolled_back(LocalStorage(counted.path), 4)
+    mark_rolled_back(LocalStorage(counted.path), 4, 9, "a run")
     said = run("status", counted.path)
     assert said.code == 1
-    assert "! the query has gone back and is refused: batch 4 was committed twice" in said.out
+    assert (
+        "! the query has gone back and is refused: batch 4 was committed again by run" in said.out
+    )
 
 
 def test_no_batch_yet_is_a_picture_too(tmp_path: Path, run: Run) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -272,7 +271,7 @@ def test_left_over_files_are_a_note_and_no_problem(stream: StoredAt, run: Run) -
 
 
 def test_a_dry_run_of_trim_tells_what_the_trim_then_does(stream: StoredAt, run: Run) -> None:
-    stream.now_us = time.time_ns() // 1000 - _WEEK - SECOND
+    stream.now_us = BEGIN_US - 2 * _WEEK
     stream.task(rows_of(9))
     before = stream.contents()
     told = run("trim", stream.path, "--before-batch", 4, "--dry-run", "--json").json

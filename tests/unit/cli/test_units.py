@@ -9,7 +9,7 @@ import pytest
 
 from trailmark.cli import parser, units
 from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Paint
+from trailmark.cli.terminal import Guarded, Paint
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,10 @@ def test_columns_are_aligned_whatever_their_colours(monkeypatch: pytest.MonkeyPa
     rows = [[Cell("a"), Cell("1,000", "bad")], [Cell("bcd"), Cell("7")]]
     plain = columns(["name", "n"], rows, Paint(io.StringIO()), left=frozenset({"name"}))
     assert plain == ["name      n", "a     1,000", "bcd       7"]
-    coloured = columns(["name", "n"], rows, Paint(_Terminal()), left=frozenset({"name"}))
-    assert coloured[1] == "a     \x1b[31m1,000\x1b[0m"
+    terminal = _Terminal()
+    coloured = columns(["name", "n"], rows, Paint(terminal), left=frozenset({"name"}))
+    Guarded(terminal).write(coloured[1])
+    assert terminal.getvalue() == "a     \x1b[31m1,000\x1b[0m"
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])

@@ -68,5 +68,5 @@ def test_progress_goes_to_a_terminal_on_stderr_and_is_wiped(
     said = terminal.getvalue()
     assert "verifying out/00001" in said
     assert "\n" not in said
-    assert said.endswith("\r\x1b[K\r")
+    assert said.endswith("\x1b[G\x1b[K\x1b[G")
     assert "verifying" not in capsys.readouterr().out

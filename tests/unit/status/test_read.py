@@ -14,7 +14,8 @@ from tests.support.orders import count_case, random_orders, random_timed_orders,
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.engine.commits import mark_committed, mark_rolled_back
-from trailmark.errors import UnknownFormat
+from trailmark.engine.refused import leave_refusal
+from trailmark.errors import InputDiffers, UnknownFormat
 from trailmark.log import StreamLog
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, FrameKind, Stream
 from trailmark.status import OperatorStatus, read_status
@@ -116,7 +117,7 @@ def test_bytes_are_those_of_the_files() -> None:
     run.run()
     logs = run.query.logs()
     assert logs.output(0).merge(8).packs
-    mark_committed(logs.storage, 19)
+    mark_committed(logs.storage, 19, "a run")
     status = _status(run)
     sizes = {path: len(run.disk.content(path)) for path in run.disk.files()}
     assert status.bytes == sum(sizes.values())
@@ -135,13 +136,31 @@ def test_a_batch_is_committed_if_it_is_marked_or_has_a_later_one() -> None:
     for reports in run.steps():
         committed.append([bucket.committed for bucket in _status(run).buckets])
         if reports[0].batch == 1:
-            mark_committed(storage, 1)
+            mark_committed(storage, 1, "a run")
             assert _status(run).committed == 1
     assert committed == [[NO_BATCH] * 2, [0] * 2, [1] * 2, [2] * 2]
-    mark_committed(storage, 3)
+    mark_committed(storage, 3, "a run")
     assert _status(run).committed == 3
-    mark_committed(storage, 8)
+    mark_committed(storage, 8, "a run")
     assert _status(run).committed == 3, "a bucket has no batch that it does not have"
+
+
+def test_what_stopped_the_query_is_told_until_the_bucket_has_got_over_it() -> None:
+    run = _timed(6)
+    run.run(3)
+    storage = run.disk.storage()
+    written = _status(run).buckets[1].written_us
+    assert written is not None
+    error = InputDiffers("Other rows.", where="in/00001", fix="Go back.")
+    leave_refusal(storage, error, "query", 3, 1, lambda: written - 1)
+    assert _status(run).refusal is None, "it has written a batch since"
+    leave_refusal(storage, error, "query", 3, 1, lambda: written)
+    refusal = _status(run).refusal
+    assert refusal is not None
+    assert (refusal.batch, refusal.bucket) == (3, 1)
+    assert _status(run).describe()["refusal"]["text"] == error.line
+    run.query.open()[0].run(3, run.parts(3)[0])
+    assert _status(run).refusal == refusal, "another bucket has"
 
 
 def test_buckets_that_are_not_equally_far_are_told_apart() -> None:
@@ -150,7 +169,7 @@ def test_buckets_that_are_not_equally_far_are_told_apart() -> None:
     run.query.open()[1].run(4, run.parts(4)[1])
     status = _status(run)
     assert (status.last_batch, status.whole_batch) == (4, 3)
-    assert [bucket.committed for bucket in status.buckets] == [2, 3]
+    assert [bucket.committed for bucket in status.buckets] == [3, 3]
 
 
 def test_the_last_recovery_is_the_one_that_the_engine_reports() -> None:
@@ -242,9 +261,9 @@ def test_files_with_strange_names_are_passed_over() -> None:
 def test_a_query_that_went_back_is_noticed() -> None:
     run = _counted(3)
     run.run()
-    mark_rolled_back(run.disk.storage(), 2)
+    mark_rolled_back(run.disk.storage(), 2, 9, "a run")
     status = _status(run)
-    assert status.rolled_back == "batch 2 was committed twice"
+    assert status.rolled_back.startswith("batch 2 was committed again by run a run, which began")
     assert not status.is_sound
 
 

@@ -79,3 +79,7 @@ def __getattr__(name: str) -> _typing.Any:
     import importlib
 
     return getattr(importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

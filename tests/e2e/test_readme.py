@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.spark_feed import Feed, rows_of
@@ -44,13 +43,11 @@ def _averages(tables: list[pa.Table]) -> Counter[tuple[Any, ...]]:
 
 
 def test_the_example_gives_the_right_averages_and_goes_on_after_a_restart(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     feed = Feed(spark, tmp_path / "in", "item_id int, item_price int")
     tables = [_orders(file) for file in range(4)]
-    # Spark resolves relative paths in the directory that its JVM was started in.
-    text = _below(tmp_path, _examples()[0], "in", "ckpt", "out")
+    text = _below(tmp_path, _examples()[0], "in", "ckpt", "out", "orders-average")
     for files in (tables[:3], tables[3:]):
         feed.add(*files)
         names: dict[str, Any] = {"spark": spark}

@@ -25,7 +25,7 @@ from tests.support.spark_feed import (
     table_rows,
 )
 from trailmark.windows.functions import AnyFunction
-from trailmark.windows.spec import Window
+from trailmark.windows.spec import TimeWindow, Window
 
 _SCHEMA = (
     "tiny tinyint, small smallint, whole int, big bigint, flag boolean, text string, day date, "
@@ -135,7 +135,9 @@ def test_results_are_those_of_the_oracle(spark: SparkSession, tmp_path: Path, na
         checkpoint=tm.Continuous(q=20),
         cache_dir=tmp_path / "cache",
     )
-    assert len(query.run(result)) == len(tables)
+    progress = query.run(result)
+    assert len([each for each in progress if each["numInputRows"]]) == len(tables)
+    assert len(progress) <= len(tables) + isinstance(window, TimeWindow), "one may come without"
     found = query.rows(spark)
     assert found == expected_rows(path, by=by, window=window, values=values)
     assert found.total() > 10, "there is something to compare"

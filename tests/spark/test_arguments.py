@@ -9,12 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import trailmark as tm
 from tests.support.spark_feed import Feed, Query
 from trailmark.errors import SchemaChanged, TrailmarkError
 
-_SCHEMA = "item int, price double, name string, time timestamp, tags array<string>, flag boolean"
+_SCHEMA = (
+    "item int, price double, name string, time timestamp, tags array<string>, flag boolean, "
+    "raw binary"
+)
 _GOOD: dict[str, Any] = {
     "by": "item",
     "window": tm.count_window(3),
@@ -57,22 +61,48 @@ _WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "half a bucket": ({"buckets": 1.5}, "buckets", "from 1 to"),
     "more buckets than keys": ({"by": "flag", "buckets": 50}, "buckets", "so few"),
     "an unknown way with late rows": ({"late": "ignore"}, "late", "'drop' or 'keep'"),
+    "an order of nothing": ({"order_by": []}, "order_by", "names no column"),
+    "an order that is not there": ({"order_by": "seq"}, "order_by", "no column 'seq'"),
+    "a nested order": ({"order_by": ["name", "tags"]}, "order_by", "array<string>"),
+    "an order by bytes": ({"order_by": "raw"}, "order_by", "cannot be ordered"),
+    "an order named twice": ({"order_by": ["name", "name"]}, "order_by", "named twice"),
+    "an order that is no name": ({"order_by": [["name"]]}, "order_by", "name of a column"),
     "an unknown durability": ({"durability": "maybe"}, "durability", "maybe"),
     "nothing retained": ({"retain_batches": 0}, "retain_batches", "number of batches"),
     "a flush of a stream": ({"flush": True}, "flush", "do not stream"),
     "no path": ({"path": ""}, "path", "directory or URL"),
     "a path of an unknown kind": ({"path": "hdfs://host/dir"}, "path", "names no storage"),
+    "a path with a secret": ({"path": "s3://me:SECRET@b/x"}, "path", "'s3://***@b/x' holds more"),
+    "a URL that lacks a slash": ({"path": "s3:/bucket/x"}, "path", "two slashes"),
 }
 
 
 @pytest.mark.parametrize("name", _WRONG)
 def test_a_wrong_argument_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
     given, where, text = _WRONG[name]
-    stream = spark.readStream.schema(_SCHEMA).json(str(tmp_path))
+    stream = Feed(spark, tmp_path / "in", _SCHEMA).stream()
     with pytest.raises(TrailmarkError, match=re.escape(text)) as refused:
         tm.aggregate(stream, **(_GOOD | {"path": tmp_path / "log"} | given))
     assert where in refused.value.where
     assert not (tmp_path / "log").exists()
+
+
+def test_columns_of_spark_are_refused_with_what_to_write(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Feed(spark, tmp_path / "in", _SCHEMA).stream()
+    wrong: list[tuple[dict[str, Any], str, str]] = [
+        ({"values": {"s": F.sum("price")}}, "values['s']", "values={'s': tm.sum('price')}"),
+        ({"values": {"s": F.sum(F.col("price") * 2)}}, "values['s']", "df.withColumn"),
+        ({"values": {"s": F.col("price")}}, "values['s']", "tm.avg('price')"),
+        ({"values": {"s": tm.sum(F.col("price"))}}, "values['s']", "given by its name"),  # type: ignore[arg-type]
+        ({"by": [F.col("item")]}, "by", "list of names"),
+        ({"window": F.window("time", "1 minute")}, "window", "time_window"),
+    ]
+    for given, where, text in wrong:
+        with pytest.raises(TrailmarkError, match=re.escape(text)) as refused:
+            tm.aggregate(stream, **(_GOOD | {"path": tmp_path / "log"} | given))
+        assert where in refused.value.where
 
 
 def test_something_else_than_a_dataframe_is_refused(tmp_path: Path) -> None:

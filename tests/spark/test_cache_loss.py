@@ -5,11 +5,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.spark_orders import Orders, assert_sink_is_right, make_query, recoveries
+from tests.support.spark_orders import (
+    Orders,
+    assert_sink_is_right,
+    make_query,
+    newest_after,
+    newest_of,
+    recoveries,
+)
 from tests.support.spark_runs import Application
 
 
@@ -18,9 +26,10 @@ def test_a_cache_that_is_deleted_between_batches_is_recovered_from_the_log(
 ) -> None:
     orders = Orders(tmp_path / "in", seed=11)
     queries = [make_query(tmp_path, orders, window) for window in ("count", "time")]
-    first_after = []
+    first_after: dict[str, list[int]] = {query.name: [] for query in queries}
     for _ in range(3):
-        first_after.append(len(orders.files))
+        for query in queries:
+            first_after[query.name].append(newest_of(query, "commits") + 1)
         orders.feed(3)
         assert application.run(queries) == ""
         for query in queries:
@@ -30,7 +39,9 @@ def test_a_cache_that_is_deleted_between_batches_is_recovered_from_the_log(
         found = recoveries(query)
         # All buckets, in the first batch after each deletion, and in no other.
         places = [(recovery.batch, recovery.bucket) for recovery in found]
-        assert places == [(batch, bucket) for batch in first_after[1:] for bucket in (0, 1)]
+        assert places == [
+            (batch, bucket) for batch in first_after[query.name][1:] for bucket in (0, 1)
+        ]
         assert all(recovery.why == "no whole table in the cache" for recovery in found)
         assert all(recovery.footprints > 0 for recovery in found)
 
@@ -63,7 +74,7 @@ def _with_small_disks(kilobytes: dict[str, int]) -> list[str]:
     """
     mounts = []
     for number, (directory, size) in enumerate(kilobytes.items(), start=1):
-        Path(directory).mkdir(parents=True)
+        Path(directory).mkdir(parents=True, exist_ok=True)
         mounts.append(f'mount -t tmpfs -o size={size}k,mode=700 none "${number}"')
     script = " && ".join([*mounts, f"shift {len(mounts)}", 'exec "$@"'])
     namespace = ["unshare", "--mount", "--map-root-user"]
@@ -91,5 +102,27 @@ def test_a_cache_on_a_full_disk_changes_no_result(tmp_path: Path) -> None:
     for query in (never, at_first):
         assert_sink_is_right(query, orders)
         assert last in {recovery.batch for recovery in recoveries(query)}, "there was no room"
-    assert len(recoveries(never)) == never.buckets * last, "nor was there ever any"
+    # After the last file comes a batch without data, which closes windows of time.
+    newest = newest_after(never, orders)
+    assert len(recoveries(never)) == never.buckets * newest, "nor was there ever any"
     assert 1 not in {recovery.batch for recovery in recoveries(at_first)}, "there was some"
+
+
+def test_a_table_that_outgrows_shared_memory_goes_on_in_temporary_files(tmp_path: Path) -> None:
+    """As in a container, whose /dev/shm has 64 MB unless it is told otherwise."""
+    orders = Orders(tmp_path / "in", seed=13, rows=3000, items=400)
+    orders.feed(8)
+    query = replace(make_query(tmp_path, orders, "count"), cache="")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    wrapper = [*_with_small_disks({"/dev/shm": 440}), "env", f"TMPDIR={temporary}"]
+    with Application(tmp_path / "app", [query], wrapper=wrapper) as application:
+        application.finish()
+        said = application.errors()
+    assert_sink_is_right(query, orders)
+    moved = [recovery.bucket for recovery in recoveries(query)]
+    assert sorted(set(moved)) == sorted(moved), "a bucket moves once, if at all"
+    assert 0 < len(moved) == said.count(f"keeps its state in {temporary}") <= query.buckets
+    assert "--shm-size" in said
+    tokens = list(temporary.glob("trailmark-*/*/*/token"))
+    assert len(tokens) == len(moved)

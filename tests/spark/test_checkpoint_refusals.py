@@ -13,10 +13,12 @@ from tests.support.spark_orders import (
     assert_sink_is_right,
     fingerprints,
     make_query,
+    newest_after,
     newest_of,
 )
 from tests.support.spark_query import Query
 from tests.support.spark_runs import Application
+from trailmark.engine.refused import REFUSED
 
 _RESTORE = "or start with a new path and a new checkpoint"
 
@@ -37,7 +39,7 @@ class Scene:
         orders.feed(4)
         query = make_query(directory, orders, window, name=directory.name)
         assert application.run([query]) == ""
-        assert newest_of(query, "commits") == 3
+        assert newest_of(query, "commits") == newest_after(query, orders)
         kept = str(directory / "kept")
         shutil.copytree(query.checkpoint, kept)
         orders.feed(4)
@@ -55,7 +57,10 @@ class Scene:
         self.assert_nothing_changed()
 
     def assert_nothing_changed(self) -> None:
-        assert fingerprints(self.query.path, self.query.out) == self.before
+        """Apart from the note that says what was refused, for `trailmark status`."""
+        found = fingerprints(self.query.path, self.query.out)
+        assert found.pop(str(Path(self.query.path, REFUSED)), None) is not None
+        assert found == self.before
 
     def assert_goes_on_once_restored(self) -> None:
         """What the message asks for works, so nothing was harmed that the files do not show."""
@@ -138,7 +143,7 @@ def test_a_path_of_another_query_is_refused_and_nothing_is_overwritten(
 
 
 @pytest.mark.parametrize("window", ["count", "time"])
-def test_a_deleted_path_is_refused_and_only_its_description_is_written(
+def test_a_deleted_path_is_refused_and_only_said_to_be(
     tmp_path: Path, application: Application, window: str
 ) -> None:
     scene = Scene.prepare(application, tmp_path, window)
@@ -147,12 +152,12 @@ def test_a_deleted_path_is_refused_and_only_its_description_is_written(
     message = application.run([scene.query])
     assert "trailmark.errors.BatchSkipped: " in message, message or "it was not refused"
     assert "  next:  " in message
-    written = [str(path) for path in Path(scene.query.path).rglob("*") if path.is_file()]
-    assert written == [f"{scene.query.path}/meta.json"]
+    written = {path.name for path in Path(scene.query.path).rglob("*") if path.is_file()}
+    assert written == {"meta.json", REFUSED}
     assert fingerprints(scene.query.out) == {
         name: digest for name, digest in scene.before.items() if name.startswith(scene.query.out)
     }
     shutil.rmtree(scene.query.path)
     Path(aside).rename(scene.query.path)
-    scene.assert_nothing_changed()
+    assert fingerprints(scene.query.path, scene.query.out) == scene.before
     scene.assert_goes_on_once_restored()

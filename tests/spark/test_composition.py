@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -188,9 +189,20 @@ def test_a_batch_may_be_evaluated_several_times(place: Place) -> None:
     assert sum(n for n, _ in counts) == found.total()
 
 
-def test_a_batch_that_was_not_evaluated_whole_is_noticed_at_the_next(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (lambda df: df.take(1), lambda df: df.collect()),
+        (lambda df: df.take(1), lambda df: df.take(1)),
+        (lambda df: df.head(), lambda df: df.limit(1).collect()),
+    ],
+    ids=["take then all", "take", "head then limit"],
+)
+def test_a_batch_that_was_not_evaluated_whole_is_noticed_at_the_next(
+    place: Place, first: Callable[[DataFrame], object], later: Callable[[DataFrame], object]
+) -> None:
     def peek(df: DataFrame, batch: int) -> None:
-        df.take(1) if batch == 0 else df.collect()
+        first(df) if batch == 0 else later(df)
 
     writer = place.aggregate(place.feed.stream()).writeStream.foreachBatch(peek)
     writer = writer.option("checkpointLocation", str(place.query.checkpoint))

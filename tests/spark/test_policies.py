@@ -80,8 +80,10 @@ def test_a_query_that_loses_its_cache_goes_on_exactly_under_every_policy(
             )
         )
         shutil.rmtree(cache)
+    # Every run of time windows ends with a batch without data.
+    count = 9 + (3 if kind == "time" else 0)
     for segments in logged_segments(path, Stream.OUTPUT):
-        assert [segment.batch for segment in segments] == list(range(9))
+        assert [segment.batch for segment in segments] == list(range(count))
         recovered += sum("recovery" in segment.footer.attributes for segment in segments)
     assert recovered == 4, "both buckets, after both losses"
     expected = expected_rows(path, by=["item"], window=_WINDOWS[kind], values=_VALUES)

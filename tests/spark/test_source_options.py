@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.support.spark_streams import add, follow, manifests, query, write_stream
+from tests.support.spark_streams import add, follow, manifests, numbers, query, write_stream
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,8 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         ({"failOnDataLoss": "maybe"}, "'maybe' is unknown.", "failOnDataLoss", "true or false"),
         ({"reader": "a/b"}, "'a/b' cannot be the name of a reader.", "reader", "billing"),
         ({"records": "all"}, "not records 'all'", "records", "Leave the option out"),
+        ({"reder": "billing"}, "no option 'reder' for reading", "reder", "Did you mean reader?"),
+        ({"buckets": 3}, "buckets is an option for writing", "buckets", "Leave it out"),
         (
             {"startingBatch": 5, "endingBatch": 4},
             "The range ends before it begins: 5 to 4.",
@@ -67,6 +70,7 @@ def test_a_wrong_option_of_a_read_is_refused_with_what_where_and_what_to_do(
         ({"durability": "none"}, "'none' is unknown.", "durability", "synced"),
         ({"compression": "rar"}, "'rar' is unknown.", "compression", "zstd"),
         ({"retention": "long"}, "'long'", "retention", "5 seconds"),
+        ({"partition": "id"}, "no option 'partition' for writing", "partition", "partitionBy?"),
         ({"retentionBytes": "huge"}, "'huge' is not a size.", "retentionBytes", "64 MiB"),
         ({"retentionBatches": "1.5"}, "'1.5' is not a whole", "retentionBatches", "in digits"),
     ],
@@ -102,3 +106,51 @@ def test_settings_of_a_write_take_effect(spark: SparkSession, tmp_path: Path) ->
     (plain,), (small,) = (manifests(tmp_path / name) for name in ("plain", "small"))
     assert plain.rows == small.rows == 2000
     assert small.bytes < plain.bytes / 4
+
+
+def test_options_that_spark_adds_are_no_mistake(
+    spark: SparkSession, stream: Path, tmp_path: Path
+) -> None:
+    writer = follow(spark, stream).writeStream.format("trailmark").queryName("copying")
+    writer = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    writer.start(str(tmp_path / "copy")).awaitTermination()
+    assert numbers(query(spark, tmp_path / "copy")) == [0, 1, 2]
+
+
+def test_in_sql_a_stream_is_a_temporary_view(spark: SparkSession, tmp_path: Path) -> None:
+    add(spark.range(3), tmp_path)
+    spark.sql(f"CREATE TEMPORARY VIEW viewed USING trailmark OPTIONS (path '{tmp_path}')")
+    spark.sql("INSERT INTO viewed VALUES (3), (4)")
+    assert numbers(spark.sql("SELECT * FROM viewed WHERE id > 1")) == [2, 3, 4]
+    spark.sql("DROP VIEW viewed")
+
+
+@pytest.mark.parametrize("place", ["OPTIONS (path '{}')", "LOCATION '{}'"])
+def test_a_table_of_a_catalog_is_refused_with_what_to_use(
+    spark: SparkSession, stream: Path, place: str
+) -> None:
+    made = f"USING trailmark {place.format(stream)}"
+    with pytest.raises(AnalysisException, match=r"(?s)does not tell its path.*TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE refused {made}")
+    # With columns Spark asks nothing when it is made, and has forgotten the path when it is used.
+    spark.sql(f"CREATE TABLE forgotten (id bigint) {made}")
+    with pytest.raises(AnalysisException, match=r"(?s)No path was given.*TEMPORARY VIEW"):
+        spark.table("forgotten").collect()
+    spark.sql("DROP TABLE forgotten")
+
+
+def test_other_columns_than_the_stream_has_are_told(spark: SparkSession, stream: Path) -> None:
+    with pytest.raises(AnalysisException) as refused:
+        add(spark.range(3).selectExpr("cast(id as string) as id", "1 as more"), stream)
+    message = str(refused.value)
+    assert "What is written is not what the stream holds" in message
+    assert "column id: int64 -> string" in message
+    assert "column more: absent -> int32" in message
+    assert f"where: {stream}/meta.json" in message
+    assert "operator" not in message.partition("What is written")[2].partition("JVM")[0]
+
+
+def test_a_relative_path_is_told_in_full(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as refused:
+        query(spark, "no/such/stream")
+    assert f"There is no stream at {os.getcwd()}/no/such/stream." in str(refused.value)

@@ -77,6 +77,34 @@ def test_what_is_written_over_many_runs_is_there_once(spark: SparkSession, tmp_p
     assert numbers(query(spark, path)) == sorted([*range(40), *range(40)])
 
 
+def _roll_back(checkpoint: Path, first: int) -> None:
+    """As if Spark had lost all that it knew of the batches from one on."""
+    for log in ("offsets", "commits", "sources/0"):
+        for number in range(first, 10):
+            for name in (str(number), f".{number}.crc"):
+                Path(checkpoint, log, name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "refusal"),
+    [(3, "in the stream with other rows"), (2, "stream has its batches up to 3")],
+)
+def test_a_query_whose_checkpoint_was_rolled_back_is_refused_by_name(
+    spark: SparkSession, tmp_path: Path, first: int, refusal: str
+) -> None:
+    path, checkpoint = tmp_path / "stream", tmp_path / "checkpoint"
+    feed = _feed(spark, tmp_path / "in", 4)
+    write_stream(feed.stream(), path, checkpoint)
+    _roll_back(checkpoint, first)
+    for number in range(first, 4):
+        (feed.directory / f"{number:05d}.parquet").unlink()
+    feed.add(numbered(100, 110))
+    with pytest.raises(StreamingQueryException, match=refusal):
+        write_stream(feed.stream(), path, checkpoint)
+    assert numbers(query(spark, path)) == list(range(40))
+    assert len(list(Path(path, "data").rglob("*.seg"))) == 4, "nothing of it is left behind"
+
+
 def test_a_job_that_fails_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "stream"
     feed = _feed(spark, tmp_path / "in", 2)
@@ -284,14 +312,14 @@ def test_what_a_named_reader_needs_is_kept(spark: SparkSession, tmp_path: Path) 
     copy = Query(tmp_path)
     copy.run(follow(spark, path, reader="billing", maxRowsPerTrigger=1))
     (reader,) = registered(LocalStorage(path))
-    # Spark says that a batch is done when it plans the next.
-    assert (reader.name, reader.needs) == ("billing", 3)
+    # Spark asks for more when the last batch is done.
+    assert (reader.name, reader.needs) == ("billing", 4)
     keep_one = Retention(batches=1)
     grow(path, [numbered(n, n + 1) for n in range(4, 2 * _TRIMMED_AT)], keep_one)
-    assert manifests(path)[0].batch == 3, "it has not read more"
+    assert manifests(path)[0].batch == 4, "it has not read more"
     copy.run(follow(spark, path, reader="billing"))
     grow(path, [numbered(n, n + 1) for n in range(2 * _TRIMMED_AT, 3 * _TRIMMED_AT)], keep_one)
     copy.run(follow(spark, path, reader="billing"))
     assert _found(spark, copy) == list(range(3 * _TRIMMED_AT))
     grow(path, [numbered(48, 49)] * _TRIMMED_AT, keep_one)
-    assert manifests(path)[0].batch == 2 * _TRIMMED_AT
+    assert manifests(path)[0].batch == 3 * _TRIMMED_AT

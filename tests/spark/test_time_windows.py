@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +35,11 @@ def _sales(rng: np.random.Generator, batch: int) -> pa.Table:
     )
 
 
-def _ours(stream: DataFrame, root: Path, slide: str | None, **given: Any) -> DataFrame:
+def _ours(stream: DataFrame, root: Path, slide: str | None, delay: str) -> DataFrame:
     return tm.aggregate(
         stream,
         by="shop",
-        window=tm.time_window("time", "40 seconds", slide, delay="30 seconds"),
+        window=tm.time_window("time", "40 seconds", slide, delay=delay),
         values={
             "n": tm.count(),
             "known": tm.count("weight"),
@@ -50,13 +50,12 @@ def _ours(stream: DataFrame, root: Path, slide: str | None, **given: Any) -> Dat
         },
         path=root / "log",
         cache_dir=root / "cache",
-        **given,
     )
 
 
-def _theirs(stream: DataFrame, slide: str | None) -> DataFrame:
+def _theirs(stream: DataFrame, slide: str | None, delay: str) -> DataFrame:
     window = F.window("time", "40 seconds", slide)
-    grouped = stream.withWatermark("time", "30 seconds").groupBy("shop", window)
+    grouped = stream.withWatermark("time", delay).groupBy("shop", window)
     return grouped.agg(
         F.count("*").alias("n"),
         F.count("weight").alias("known"),
@@ -67,25 +66,40 @@ def _theirs(stream: DataFrame, slide: str | None) -> DataFrame:
     )
 
 
-@pytest.mark.parametrize("slide", [None, "15 seconds"])
-def test_results_are_those_of_sparks_own_windows(
-    spark: SparkSession, tmp_path: Path, slide: str | None
+@pytest.fixture
+def settings(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few partitions, and batches without data as the test asks for."""
+    given = {
+        "spark.sql.streaming.noDataMicroBatches.enabled": str(request.param).lower(),
+        "spark.sql.shuffle.partitions": "2",
+    }
+    for name, value in given.items():
+        spark.conf.set(name, value)
+    yield
+    for name in given:
+        spark.conf.unset(name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "slide", "delay"),
+    [(True, None, "30 seconds"), (True, "15 seconds", "0 seconds"), (False, None, "10 seconds")],
+    ids=["tumbling", "sliding", "no batches without data"],
+    indirect=["settings"],
+)
+@pytest.mark.usefixtures("settings")
+def test_after_every_run_the_results_are_those_of_sparks_own_windows(
+    spark: SparkSession, tmp_path: Path, slide: str | None, delay: str
 ) -> None:
+    """A job that runs three times, each time over what has come since."""
     (seed,) = seeds(1)[:1]
+    print(f"TRAILMARK_SEED={seed}")
     rng = np.random.default_rng(seed)
     feed = Feed(spark, tmp_path / "in", _SCHEMA)
-    feed.add(*(_sales(rng, batch) for batch in range(8)))
-    # Spark runs a batch without data when a watermark has moved; Trailmark closes the same windows
-    # with the next batch that has any.
-    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    spark.conf.set("spark.sql.shuffle.partitions", "3")
-    try:
-        ours, theirs = Query(tmp_path, "ours"), Query(tmp_path, "theirs")
-        ours.run(_ours(feed.stream(), tmp_path, slide))
-        theirs.run(_theirs(feed.stream(), slide))
-    finally:
-        spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
-        spark.conf.unset("spark.sql.shuffle.partitions")
-    found, expected = ours.rows(spark), theirs.rows(spark)
-    assert found == expected
-    assert found.total() > 30, "there is something to compare"
+    ours, theirs = Query(tmp_path, "ours"), Query(tmp_path, "theirs")
+    for run in range(3):
+        feed.add(*(_sales(rng, 3 * run + number) for number in range(3)))
+        found = ours.run(_ours(feed.stream(), tmp_path, slide, delay))
+        expected = theirs.run(_theirs(feed.stream(), slide, delay))
+        assert ours.rows(spark) == theirs.rows(spark), f"after run {run}"
+        assert [each["batchId"] for each in found] == [each["batchId"] for each in expected]
+    assert ours.rows(spark).total() > 30, "there is something to compare"

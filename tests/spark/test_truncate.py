@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_orders import Orders, assert_sink_is_right, make_query, newest_of
+from tests.support.spark_orders import (
+    Orders,
+    assert_sink_is_right,
+    make_query,
+    newest_after,
+    newest_of,
+)
 from tests.support.spark_query import Query
 from tests.support.spark_runs import Application
 from trailmark.cli import main
 
-#: The batch everything goes back to, and the newest there was.
-_BACK_TO, _NEWEST = 4, 6
+#: The batch everything goes back to, and the files there were.
+_BACK_TO, _FILES = 4, 7
 
 
 def _remove_after(directory: Path, batch: int) -> None:
@@ -28,10 +34,10 @@ def _remove_after(directory: Path, batch: int) -> None:
 
 def _prepare(application: Application, directory: Path, window: str) -> tuple[Orders, Query]:
     orders = Orders(directory / "in", seed=11)
-    orders.feed(_NEWEST + 1)
+    orders.feed(_FILES)
     query = make_query(directory, orders, window, name=directory.name)
     assert application.run([query]) == ""
-    assert newest_of(query, "commits") == _NEWEST
+    assert newest_of(query, "commits") == newest_after(query, orders)
     return orders, query
 
 

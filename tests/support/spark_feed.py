@@ -126,7 +126,7 @@ def expected_rows(
         schema = meta_of(path).input_schema
         oracle = Oracle(schema, by=by, window=window, values=values, late=late)
         for segment in segments:
-            given = batch_input(segment)
+            given = batch_input(segment, schema)
             rows = plain_rows(given.rows)
             outcome = oracle.process(given.batch, rows, given.late_before, given.watermark)
             expected.update(map(_with_window, oracle.published(outcome.results)))

@@ -178,7 +178,7 @@ def start(spark: SparkSession, query: Query) -> StreamingQuery:
         checkpoint=tm.Continuous(q=300, u=600),
         buckets=query.buckets,
         retain_batches=None,
-        cache_dir=query.cache,
+        cache_dir=query.cache or None,
     )
     return (
         results.writeStream.format("parquet")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+from subprocess import PIPE
 
 import trailmark
 
@@ -16,6 +19,12 @@ def test_public_names_are_sorted_and_complete() -> None:
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert defined == set(trailmark.__all__)
+
+
+def test_names_that_are_imported_later_can_be_looked_up_now() -> None:
+    code = "import trailmark; print(*dir(trailmark))"
+    shown = subprocess.run([sys.executable, "-c", code], stdout=PIPE, check=True, text=True).stdout
+    assert set(trailmark.__all__) <= set(shown.split())
 
 
 def test_every_public_name_explains_itself() -> None:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, cast, get_args
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as spark
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.checkpoint.policy import Continuous, Policy
-from trailmark.engine.logs import describe_logs
+from trailmark.engine.logs import describe_logs, has_ticks
 from trailmark.errors import SettingError
-from trailmark.log import check_same_operator, open_storage, read_meta
+from trailmark.log import OperatorMeta, check_same_operator, open_storage, read_meta
 from trailmark.operators.aggregate import Aggregate, Late
 from trailmark.settings import Durability, LogSettings
 from trailmark.spark import paths
+from trailmark.spark.apart import check_apart
 from trailmark.spark.control import control_rows, find_control_keys, named
+from trailmark.spark.internals import driver_directory
 from trailmark.spark.received import ControlKeys
+from trailmark.spark.sessions import attend_queries
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
+from trailmark.spark.ticks import no_rows_but_ticks
 from trailmark.spark.types import arrow_type, spark_type
+from trailmark.spark.workers import carried, check_workers
+from trailmark.windows import functions
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import TimeWindow, Window
 
@@ -42,6 +48,7 @@ def aggregate(
     recover_within: str | timedelta | None = None,
     buckets: int | None = None,
     late: Late = "drop",
+    order_by: str | Sequence[str] | None = None,
     flush: bool = False,
     retain_batches: int | None = 100,
     durability: Durability | Literal["synced", "unsynced"] = Durability.SYNCED,
@@ -76,6 +83,11 @@ def aggregate(
         as Spark runs tasks at a time.
     late
         What happens to tuples behind the watermark: ``"drop"``, or ``"keep"`` them in the log.
+    order_by
+        Column, or a list of them: within a batch, the tuples of a key are taken in this order,
+        ascending, nulls first; equal ones as they come. Batches follow one another as they come.
+        Without it, tuples of a batch that came from several partitions have no certain order,
+        which matters to count windows and to :func:`trailmark.first` and :func:`trailmark.last`.
     flush
         For a DataFrame that does not stream: emit windows that are still open, too.
     retain_batches
@@ -98,6 +110,7 @@ def aggregate(
     >>> average.writeStream.option("checkpointLocation", "ckpt").start("out")  # doctest: +SKIP
     """
     _check_dataframe(df)
+    check_workers(df.sparkSession)
     policy = _policy(checkpoint, recover_within)
     if flush and df.isStreaming:
         raise SettingError(
@@ -105,12 +118,13 @@ def aggregate(
             where="flush",
         )
     _check_retained(retain_batches)
-    operator = _operator(df, by, window, values, late)
+    _check_buckets(buckets)
+    operator = _operator(df, by, window, values, late, order_by)
     settings = LogSettings(durability=cast(Durability, durability))  # it takes the text, too
-    location = paths.absolute(path)
+    location = _location(df, path)
     keys = [df.schema[f.name] for f in operator.layout.keys.fields]
-    count = _stored_buckets(location, operator, buckets, settings) if df.isStreaming else buckets
-    count, control = _control(df, keys, count)
+    stored = _stored_logs(location, operator, buckets, settings) if df.isStreaming else None
+    count, control = _control(df, keys, buckets if stored is None else stored.buckets)
     plan = Plan(
         operator,
         location,
@@ -118,13 +132,16 @@ def aggregate(
         control,
         policy,
         settings,
-        None if cache_dir is None else os.path.abspath(cache_dir),
+        None if cache_dir is None else os.path.abspath(os.path.expanduser(cache_dir)),
         retain_batches,
         flush,
+        df.isStreaming and _ticks(operator, stored),
     )
     if df.isStreaming:
         paths.remember(location)
-    return _shuffled(df, plan, keys).mapInArrow(_task(plan, df.isStreaming), _schema(plan, keys))
+        attend_queries(df.sparkSession)
+    task = carried(run_micro_batch if df.isStreaming else run_batch, plan)
+    return _shuffled(df, plan, keys).mapInArrow(task, _schema(plan, keys))
 
 
 def _check_dataframe(df: DataFrame) -> None:
@@ -138,13 +155,22 @@ def _check_dataframe(df: DataFrame) -> None:
         )
 
 
+def _location(df: DataFrame, path: str | os.PathLike[str]) -> str:
+    """The full path of the logs, which has to be apart from what the query reads."""
+    if not df.isStreaming:
+        return paths.absolute(path)
+    location = paths.absolute(path, driver_directory(df.sparkSession))
+    check_apart(df, location)
+    return location
+
+
 def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -> Policy:
     if checkpoint is not None and recover_within is not None:
         raise SettingError(
             "Give either a policy or an objective.", where="checkpoint, recover_within"
         )
     if checkpoint is None:
-        return Continuous.within(recover_within or _DEFAULT_OBJECTIVE)
+        return Continuous.within(_DEFAULT_OBJECTIVE if recover_within is None else recover_within)
     if not isinstance(checkpoint, get_args(Policy)):
         raise SettingError(
             f"checkpoint must be a policy, got {checkpoint!r}.",
@@ -170,63 +196,97 @@ def _operator(
     window: Window,
     values: Mapping[str, AnyFunction],
     late: Late,
+    order_by: str | Sequence[str] | None,
 ) -> Aggregate:
     """The operator for the columns of ``df``; what it cannot use is not looked at."""
-    wanted = _wanted(by, window, values)
+    wanted = _wanted(by, window, values, order_by)
     fields = []
     for column in df.schema:
         if column.name in wanted:
             fields.append(pa.field(column.name, arrow_type(column, wanted[column.name])))
         else:
             fields.append(pa.field(column.name, pa.null()))
-    operator = Aggregate(pa.schema(fields), by=by, window=window, values=values, late=late)
-    if isinstance(window, TimeWindow):
+    operator = Aggregate(
+        pa.schema(fields), by=by, window=window, values=values, late=late, order_by=order_by
+    )
+    if operator.bounds is not None:
+        taken = operator.bounds.field.name
         for argument, names in (("by", operator.layout.keys.names), ("values", values)):
-            if "window" in names:
+            if taken in names:
                 raise SettingError(
-                    "'window' is the result column with the bounds of time windows.",
+                    f"{taken!r} is the result column with the bounds of time windows.",
                     where=argument,
                     fix="Rename the column.",
                 )
     return operator
 
 
-def _wanted(by: Any, window: Any, values: Any) -> dict[str, str]:
+def _wanted(by: Any, window: Any, values: Any, order_by: Any) -> dict[str, str]:
     """Columns that are asked for, and by which argument. Wrong arguments are refused later."""
     wanted: dict[str, str] = {}
     if isinstance(values, Mapping):
         for name, call in values.items():
-            for column in getattr(call, "columns", ()):
-                wanted[column] = f"values[{name!r}]"
+            if isinstance(call, Column):
+                raise _spark_function(name, call)
+            wanted |= dict.fromkeys(_texts(getattr(call, "columns", ())), f"values[{name!r}]")
     if isinstance(window, TimeWindow):
         wanted[window.column] = "window"
-    for column in [by] if isinstance(by, str) else by if isinstance(by, Sequence) else ():
-        wanted[column] = "by"
+    for argument, names in (("order_by", order_by), ("by", by)):
+        wanted |= dict.fromkeys([names] if isinstance(names, str) else _texts(names), argument)
     return wanted
 
 
-def _stored_buckets(
+def _texts(names: Any) -> list[str]:
+    return [name for name in names if isinstance(name, str)] if isinstance(names, Sequence) else []
+
+
+def _spark_function(name: str, call: Column) -> SettingError:
+    """What to write instead of a function of Spark's."""
+    text = str(call).removeprefix("Column<'").removesuffix("'>")
+    function, _, argument = text.removesuffix(")").partition("(")
+    ours = function if function in functions.__all__ else "avg"
+    argument = argument if argument.isidentifier() else "price"
+    return SettingError(
+        f"{name!r} is a column of Spark's, {text}, not a function of Trailmark's.",
+        where=f"values[{name!r}]",
+        fix=f"For example values={{{name!r}: tm.{ours}({argument!r})}}; compute other columns "
+        "before, with df.withColumn.",
+    )
+
+
+def _stored_logs(
     path: str, operator: Aggregate, buckets: int | None, settings: LogSettings
-) -> int | None:
-    """The number of buckets of existing logs; refused here if they are not this operator's."""
-    stored = read_meta(open_storage(path, settings))
-    if stored is None:
-        return buckets
-    check_same_operator(stored, describe_logs(operator, buckets or stored.buckets))
-    return stored.buckets
+) -> OperatorMeta | None:
+    """What existing logs say; refused here if they are not this operator's."""
+    with paths.named_in_full(path):
+        stored = read_meta(open_storage(path, settings))
+        if stored is not None:
+            ticks = _ticks(operator, stored)
+            count = stored.buckets if buckets is None else buckets
+            expected = describe_logs(operator, count, ticks=ticks)
+            check_same_operator(stored, expected)
+        return stored
+
+
+def _ticks(operator: Aggregate, stored: OperatorMeta | None) -> bool:
+    """Whether the query has a source of ticks. Spark lets nobody add one to a query that has begun
+    without."""
+    return operator.event_time is not None and (stored is None or has_ticks(stored))
+
+
+def _check_buckets(buckets: int | None) -> None:
+    is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
+    if buckets is not None and not (is_whole and 1 <= buckets <= _MOST_BUCKETS):
+        raise SettingError(
+            f"buckets must be a number from 1 to {_MOST_BUCKETS:,}, got {buckets!r}.",
+            where="buckets",
+        )
 
 
 def _control(
     df: DataFrame, keys: list[spark.StructField], buckets: int | None
 ) -> tuple[int, ControlKeys]:
     """How many buckets, and a control key for each."""
-    if buckets is not None:
-        is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
-        if not is_whole or not 1 <= buckets <= _MOST_BUCKETS:
-            raise SettingError(
-                f"buckets must be a number from 1 to {_MOST_BUCKETS:,}, got {buckets!r}.",
-                where="buckets",
-            )
     session = df.sparkSession
     most = session.sparkContext.defaultParallelism if buckets is None else buckets
     for count in range(most, 0, -1):
@@ -247,28 +307,19 @@ def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataF
     """The columns that are needed, with control rows, by bucket."""
     needed = df.select(*(named(name) for name in plan.operator.input_schema.names))
     rows = needed.union(control_rows(needed, keys, plan.control))
+    if plan.ticks:
+        rows = rows.union(no_rows_but_ticks(needed, plan.path))
     return rows.repartition(plan.buckets, *(named(key.name) for key in keys))
 
 
 def _schema(plan: Plan, keys: list[spark.StructField]) -> spark.StructType:
     """Keys as they came, the window, and the values."""
     fields = [spark.StructField(key.name, key.dataType, True) for key in keys]
-    results = plan.operator.result_schema
-    rest = [results.field(place) for place in range(len(keys), len(results))]
-    if rest and rest[0].name == "window_start":
-        kind = spark_type(rest[0].type)
-        bounds = [spark.StructField(name, kind, True) for name in ("start", "end")]
-        fields.append(spark.StructField("window", spark.StructType(bounds), False))
-        rest = rest[2:]
+    rest = list(plan.operator.result_schema)[len(keys) :]
+    bounds = plan.operator.bounds
+    if bounds is not None:
+        parts = [spark.StructField(f.name, spark_type(f.type), True) for f in bounds.field.type]
+        fields.append(spark.StructField(bounds.field.name, spark.StructType(parts), False))
+        rest = rest[len(bounds.fields) :]
     fields += [spark.StructField(f.name, spark_type(f.type), True) for f in rest]
     return spark.StructType(fields)
-
-
-def _task(plan: Plan, is_streaming: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What Spark sends to the workers: a plain function."""
-    run = run_micro_batch if is_streaming else run_batch
-
-    def trailmark_aggregate(batches: Iterator[Any]) -> Iterator[Any]:
-        return run(plan, batches)
-
-    return trailmark_aggregate

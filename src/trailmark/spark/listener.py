@@ -1,10 +1,15 @@
-"""Follows streaming queries: marks what they have committed, and says what recoveries did."""
+"""Follows streaming queries: marks what they have committed, and says what recoveries did.
+
+A session may have several listeners: a cell of a notebook is run again. Each of them gets its
+events, but what is done for an event is done once.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -15,11 +20,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from trailmark.engine.commits import mark_committed, mark_rolled_back
+from trailmark.engine.commits import RunMarks
 from trailmark.engine.progress import Progress, Recovery, read_progress
 from trailmark.errors import LogError, StorageError
-from trailmark.log import open_storage, read_meta
+from trailmark.log import OperatorMeta, Storage, open_storage, read_meta
 from trailmark.spark import paths
+from trailmark.spark.sessions import add_listener, refusal_in
 
 _log = logging.getLogger("trailmark")
 
@@ -29,59 +35,65 @@ _REMEMBERED = 1000
 OnProgress = Callable[[str, Progress], None]
 
 
-class TrailmarkListener(StreamingQueryListener):
-    """Follows the operators that this driver has made with ``tm.aggregate``.
+class _Followed:
+    """What the queries of this process have done, found out once for all listeners."""
 
-    Attributes
-    ----------
-    progress
-        Path and progress of the last batches, newest last.
-    recoveries
-        Path and report of the last recoveries, newest last.
-    """
-
-    def __init__(self, on_progress: OnProgress | None = None) -> None:
-        self.progress: deque[tuple[str, Progress]] = deque(maxlen=_REMEMBERED)
-        self.recoveries: deque[tuple[str, Recovery]] = deque(maxlen=_REMEMBERED)
-        self._on_progress = on_progress
+    def __init__(self) -> None:
+        self._marks: dict[tuple[str, UUID], RunMarks] = {}
+        self._newest: dict[str, tuple[UUID, int, Progress | None]] = {}
         self._unreachable: set[str] = set()
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing has happened yet."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """No batch, nothing to mark."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """What was committed is marked already."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Spark has committed a batch."""
-        query_id, batch = str(event.progress.id), int(event.progress.batchId)
+    def begin(self, query_id: UUID, run: UUID) -> None:
+        """Takes note of what was marked in a query's operators before a run of it."""
         for path in paths.known():
             try:
-                self._follow(path, query_id, batch)
+                storage = open_storage(path)
+                meta = read_meta(storage)
+                if meta is None or meta.query_id == str(query_id):
+                    self._marks.setdefault((path, run), RunMarks(storage, str(run)))
             except (LogError, StorageError) as error:
-                # The query itself refuses what is wrong with its logs; here it is only looked at.
-                _log.warning("%s: batch %d cannot be followed: %s", path, batch, error)
+                _log.warning("%s: the run of a query cannot be followed: %s", path, error.line)
 
-    def _follow(self, path: str, query_id: str, batch: int) -> None:
-        storage = open_storage(path)
-        meta = read_meta(storage)
-        if meta is None or meta.query_id != query_id:
-            return
-        if not mark_committed(storage, batch):
-            mark_rolled_back(storage, batch)
-            _log.error("%s: batch %d was committed twice; the query is refused", path, batch)
-            return
-        found = read_progress(storage, meta, batch)
-        self.progress.append((path, found))
-        self.recoveries.extend((path, recovery) for recovery in found.recoveries)
-        self._log(path, found)
-        if self._on_progress is not None:
-            self._on_progress(path, found)
+    def end(self, run: UUID) -> None:
+        for key in list(self._marks):  # other queries may begin meanwhile
+            if key[1] == run:
+                self._marks.pop(key, None)
 
-    def _log(self, path: str, found: Progress) -> None:
+    def progress(self, query_id: UUID, run: UUID, batch: int) -> list[tuple[str, Progress]]:
+        """The progress of a query's operators with a batch that Spark has committed."""
+        found = [(path, self._of(path, query_id, run, batch)) for path in paths.known()]
+        return [(path, progress) for path, progress in found if progress is not None]
+
+    def _of(self, path: str, query_id: UUID, run: UUID, batch: int) -> Progress | None:
+        known = self._newest.get(path)
+        if known is not None and known[:2] == (run, batch):
+            return known[2]
+        progress = None
+        try:
+            storage = open_storage(path)
+            meta = read_meta(storage)
+            if meta is not None and meta.query_id == str(query_id):
+                progress = self._follow(path, storage, meta, run, batch)
+        except (LogError, StorageError) as error:
+            # The query itself refuses what is wrong with its logs; here it is only looked at.
+            _log.warning("%s: batch %d cannot be followed: %s", path, batch, error.line)
+        self._newest[path] = (run, batch, progress)
+        return progress
+
+    def _follow(
+        self, path: str, storage: Storage, meta: OperatorMeta, run: UUID, batch: int
+    ) -> Progress | None:
+        marks = self._marks.get((path, run))
+        if marks is None:
+            marks = self._marks[path, run] = RunMarks(storage, str(run))
+        if not marks.commit(batch):
+            _log.error("%s: the query has gone back to batch %d and is refused", path, batch)
+            return None
+        progress = read_progress(storage, meta, batch)
+        self._tell(path, progress)
+        return progress
+
+    def _tell(self, path: str, found: Progress) -> None:
         for recovery in found.recoveries:
             _log.warning("%s: %s", path, recovery)
         _log.info(
@@ -103,11 +115,58 @@ class TrailmarkListener(StreamingQueryListener):
             )
 
 
+_followed = _Followed()
+
+
+class TrailmarkListener(StreamingQueryListener):
+    """Follows the operators that this driver has made with ``tm.aggregate``.
+
+    Attributes
+    ----------
+    progress
+        Path and progress of the last batches, newest last.
+    recoveries
+        Path and report of the last recoveries, newest last.
+    refusals
+        Ids of the last queries that Trailmark has stopped, and why, on one line each.
+    """
+
+    def __init__(self, on_progress: OnProgress | None = None) -> None:
+        self.progress: deque[tuple[str, Progress]] = deque(maxlen=_REMEMBERED)
+        self.recoveries: deque[tuple[str, Recovery]] = deque(maxlen=_REMEMBERED)
+        self.refusals: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)
+        self._on_progress = on_progress
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Before the run commits anything, and the query waits for this."""
+        _followed.begin(event.id, event.runId)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """No batch, nothing to mark."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """What was committed is marked already."""
+        _followed.end(event.runId)
+        refusal = refusal_in(event.exception)
+        if refusal is not None:
+            self.refusals.append((str(event.id), refusal))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Spark has committed a batch."""
+        done = event.progress
+        for path, found in _followed.progress(done.id, done.runId, int(done.batchId)):
+            self.progress.append((path, found))
+            self.recoveries.extend((path, recovery) for recovery in found.recoveries)
+            if self._on_progress is not None:
+                self._on_progress(path, found)
+
+
 def listen(spark: SparkSession, on_progress: OnProgress | None = None) -> TrailmarkListener:
     """Follow the Trailmark operators of all queries of a session.
 
     Batches that Spark has committed are marked in the operators' logs, progress goes to the logger
     ``trailmark`` (recoveries as warnings, batches as information), and the listener remembers both.
+    It may be called again: every listener gets all events, but each is marked and logged once.
 
     Parameters
     ----------
@@ -123,5 +182,7 @@ def listen(spark: SparkSession, on_progress: OnProgress | None = None) -> Trailm
     ...     print(path, recovery)
     """
     listener = TrailmarkListener(on_progress)
-    spark.streams.addListener(listener)
+    add_listener(spark, listener)
+    for query in spark.streams.active:
+        _followed.begin(UUID(query.id), UUID(query.runId))
     return listener

@@ -1,4 +1,4 @@
-"""The options of ``format("trailmark")``, read once and refused by name."""
+"""The options of ``format("trailmark")``: which there are, and what they mean."""
 
 from __future__ import annotations
 
@@ -8,14 +8,48 @@ from typing import get_args
 
 from trailmark.errors import SettingError
 from trailmark.log.readers import check_reader_name
-from trailmark.settings import Compression, Durability, LogSettings, parse_bytes, parse_duration
-from trailmark.spark import paths
+from trailmark.settings import Compression, Durability, LogSettings, parse_duration
+from trailmark.spark.given import Given, OptionNames
 from trailmark.spark.limits import ReadLimits
 from trailmark.streams.retention import Retention
-from trailmark.streams.times import Span, parse_timestamp
+from trailmark.streams.times import Span
 
-#: Options of a read by the name that users write; Spark gives them in lower case.
-_Given = Mapping[str, str]
+_STARTS = ("startingOffsets", "startingBatch", "startingTimestamp")
+#: docs/streams.md explains them. Those for streams are ignored by other reads.
+READING = OptionNames(
+    "reading",
+    (
+        "path",
+        "startingBatch",
+        "endingBatch",
+        "startingTimestamp",
+        "endingTimestamp",
+        "records",
+        "failOnDataLoss",
+        "startingOffsets",
+        "maxRowsPerTrigger",
+        "maxBytesPerTrigger",
+        "reader",
+    ),
+)
+#: The last two are Spark's own.
+WRITING = OptionNames(
+    "writing",
+    (
+        "path",
+        "timeColumn",
+        "partitionBy",
+        "buckets",
+        "retention",
+        "retentionBytes",
+        "retentionBatches",
+        "repeatedBatch",
+        "durability",
+        "compression",
+        "checkpointLocation",
+        "queryName",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +65,28 @@ class ReadOptions:
     fails_on_data_loss: bool
 
     @classmethod
-    def parse(cls, given: _Given) -> ReadOptions:
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Read and check the options."""
-        starting = _one_of(given, "startingOffsets", ("earliest", "latest")) or "earliest"
+        given = Given(options, READING, [WRITING])
+        starting = given.one_of("startingOffsets", ("earliest", "latest")) or "earliest"
         span = Span(
-            _whole(given, "startingBatch"),
-            _whole(given, "endingBatch"),
-            _time(given, "startingTimestamp"),
-            _time(given, "endingTimestamp"),
+            given.whole("startingBatch"),
+            given.whole("endingBatch"),
+            given.time("startingTimestamp"),
+            given.time("endingTimestamp"),
         )
-        _check_one_start(given, span)
-        reader = given.get("reader")
+        _check_one_start(given.names(*_STARTS))
+        reader = given.text("reader")
         return cls(
-            _path(given),
-            given.get("records"),
+            given.path(),
+            given.text("records"),
             span,
             starting == "latest",
             ReadLimits(
-                _whole(given, "maxRowsPerTrigger", least=1), _bytes(given, "maxBytesPerTrigger")
+                given.whole("maxRowsPerTrigger", least=1), given.bytes("maxBytesPerTrigger")
             ),
             None if reader is None else check_reader_name(reader),
-            _is_true(given, "failOnDataLoss", default=True),
+            given.is_true("failOnDataLoss", default=True),
         )
 
     def for_stream(self) -> ReadOptions:
@@ -75,12 +110,14 @@ class WriteOptions:
     buckets: int | None
     time_column: str | None
     retention: Retention
+    compares_repeated: bool
     settings: LogSettings
 
     @classmethod
-    def parse(cls, given: _Given) -> WriteOptions:
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Read and check the options."""
-        keys = given.get("partitionby")
+        given = Given(options, WRITING, [READING])
+        keys = given.text("partitionBy")
         names = None if keys is None else tuple(name.strip() for name in keys.split(","))
         if names is not None and not all(names):
             raise SettingError(
@@ -88,81 +125,31 @@ class WriteOptions:
                 where="partitionBy",
                 fix="Write their names with commas between, such as 'item_id,region'.",
             )
-        duration = given.get("retention")
+        duration = given.text("retention")
         settings = LogSettings(
-            durability=_one_of(given, "durability", tuple(each.value for each in Durability))
+            durability=given.one_of("durability", tuple(each.value for each in Durability))
             or Durability.SYNCED,  # type: ignore[arg-type]
-            compression=_one_of(given, "compression", get_args(Compression)) or "auto",  # type: ignore[arg-type]
+            compression=given.one_of("compression", get_args(Compression)) or "auto",  # type: ignore[arg-type]
         )
         return cls(
-            _path(given),
+            given.path(),
             names,
-            _whole(given, "buckets", least=1),
-            given.get("timecolumn"),
+            given.whole("buckets", least=1),
+            given.text("timeColumn"),
             Retention(
                 None if duration is None else parse_duration(duration, "retention"),
-                _bytes(given, "retentionBytes"),
-                _whole(given, "retentionBatches", least=1),
+                given.bytes("retentionBytes"),
+                given.whole("retentionBatches", least=1),
             ),
+            given.one_of("repeatedBatch", ("compare", "keep")) != "keep",
             settings,
         )
 
 
-def _path(given: _Given) -> str:
-    path = given.get("path")
-    if not path:
-        raise SettingError(
-            "No path was given.",
-            where="path",
-            fix="For example .option('path', '/data/orders') or .load('/data/orders').",
-        )
-    return paths.absolute(path)
-
-
-def _check_one_start(given: _Given, span: Span) -> None:
-    starts = [
-        name
-        for name in ("startingOffsets", "startingBatch", "startingTimestamp")
-        if name.lower() in given
-    ]
+def _check_one_start(starts: list[str]) -> None:
     if len(starts) > 1:
         raise SettingError(
             f"{' and '.join(starts)} both say where to begin.",
             where=", ".join(starts),
             fix="Give one of them.",
         )
-
-
-def _whole(given: _Given, name: str, least: int = 0) -> int | None:
-    text = given.get(name.lower())
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < least:
-        raise SettingError(
-            f"{text!r} is not a whole number from {least} up.",
-            where=name,
-            fix=f"Write it in digits, such as {max(least, 100)}.",
-        )
-    return int(text)
-
-
-def _bytes(given: _Given, name: str) -> int | None:
-    text = given.get(name.lower())
-    return None if text is None else parse_bytes(text, name)
-
-
-def _time(given: _Given, name: str) -> int | None:
-    text = given.get(name.lower())
-    return None if text is None else parse_timestamp(text, name)
-
-
-def _one_of(given: _Given, name: str, known: tuple[str, ...]) -> str | None:
-    text = given.get(name.lower())
-    if text is not None and text.lower() not in known:
-        raise SettingError(f"{text!r} is unknown.", where=name, fix=f"Use {' or '.join(known)}.")
-    return None if text is None else text.lower()
-
-
-def _is_true(given: _Given, name: str, *, default: bool) -> bool:
-    text = _one_of(given, name, ("true", "false"))
-    return default if text is None else text == "true"

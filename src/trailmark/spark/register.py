@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from trailmark.spark.source import TrailmarkSource
+from trailmark.spark.workers import check_workers
 
 
 def register(spark: SparkSession) -> None:
@@ -18,4 +19,5 @@ def register(spark: SparkSession) -> None:
     >>> tm.register(spark)                                            # doctest: +SKIP
     >>> spark.read.format("trailmark").load("/data/orders").show()    # doctest: +SKIP
     """
+    check_workers(spark)
     spark.dataSource.register(TrailmarkSource)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,11 +16,12 @@ from pyspark.sql.types import StructType
 
 from trailmark.errors import SettingError
 from trailmark.spark.options import WriteOptions
+from trailmark.spark.paths import named_in_full
 from trailmark.spark.schemas import arrow_schema, stored_form
 from trailmark.spark.storages import storage_at
 from trailmark.streams.description import open_stream
 from trailmark.streams.files import DataFile
-from trailmark.streams.writer import StreamWriter
+from trailmark.streams.writer import NOT_PLANNED, Planned, StreamWriter, plan_writing
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -31,12 +32,16 @@ else:
     )
 
 
+_Messages: TypeAlias = Sequence[spark.WriterCommitMessage | None]
+
+
 @dataclass(frozen=True)
 class WrittenFiles(spark.WriterCommitMessage):
-    """What a task has written, and for which query."""
+    """What a task has written, for which query, and where the stream stood before."""
 
     files: tuple[DataFile, ...]
     query_id: str | None
+    planned: Planned
 
 
 class _Writing:
@@ -45,28 +50,49 @@ class _Writing:
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         stored = stored_form(schema)
+        storage = storage_at(options.path, options.settings)
         # On the driver, before anything runs: wrong options and schemas are refused at the start.
-        self._meta = open_stream(
-            storage_at(options.path, options.settings),
-            arrow_schema(stored),
-            time_column=options.time_column,
-            keys=options.keys,
-            buckets=options.buckets,
-            source_schema=stored.jsonValue(),
-        )
+        with named_in_full(options.path):
+            self._meta = open_stream(
+                storage,
+                arrow_schema(stored),
+                time_column=options.time_column,
+                keys=options.keys,
+                buckets=options.buckets,
+                source_schema=stored.jsonValue(),
+            )
+            self._planned = plan_writing(storage, self._meta)
 
-    def stream(self) -> StreamWriter:
-        storage = storage_at(self._options.path, self._options.settings)
-        return StreamWriter(storage, self._meta, self._options.settings, self._options.retention)
+    def stream(self, planned: Planned) -> StreamWriter:
+        options = self._options
+        storage = storage_at(options.path, options.settings)
+        return StreamWriter(
+            storage,
+            self._meta,
+            options.settings,
+            options.retention,
+            planned=planned,
+            compares_repeated=options.compares_repeated,
+        )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
-        return WrittenFiles(tuple(self.stream().write(batches)), query_id)
+        files = self.stream(self._planned).write(batches)
+        return WrittenFiles(tuple(files), query_id, self._planned)
+
+    def of(self, messages: _Messages) -> tuple[StreamWriter, list[DataFile]]:
+        """What commits or discards the files of all tasks, and these.
+
+        Spark makes this object again to commit. The one that tasks had was there before them.
+        """
+        written = [each for each in messages if isinstance(each, WrittenFiles)]
+        planned = min((each.planned for each in written), key=_after, default=NOT_PLANNED)
+        return self.stream(planned), [file for each in written for file in each.files]
 
 
-def _files(messages: Sequence[spark.WriterCommitMessage | None]) -> list[DataFile]:
-    return [file for each in messages if isinstance(each, WrittenFiles) for file in each.files]
+def _after(planned: Planned) -> int:
+    return planned.after
 
 
 class TrailmarkWriter(spark.DataSourceArrowWriter):
@@ -79,10 +105,12 @@ class TrailmarkWriter(spark.DataSourceArrowWriter):
         return self._writing.write(iterator)
 
     def commit(self, messages: list[spark.WriterCommitMessage | None]) -> None:
-        self._writing.stream().commit(_files(messages))
+        stream, files = self._writing.of(messages)
+        stream.commit(files)
 
     def abort(self, messages: list[spark.WriterCommitMessage | None]) -> None:
-        self._writing.stream().discard(_files(messages))
+        stream, files = self._writing.of(messages)
+        stream.discard(files)
 
 
 class TrailmarkStreamWriter(DataSourceStreamArrowWriter):
@@ -95,7 +123,7 @@ class TrailmarkStreamWriter(DataSourceStreamArrowWriter):
         return self._writing.write(iterator)
 
     def commit(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
-        files = _files(messages)
+        stream, files = self._writing.of(messages)
         queries = {each.query_id for each in messages if isinstance(each, WrittenFiles)}
         assert len(queries) <= 1, "one query"
         query_id = next(iter(queries), None)
@@ -105,7 +133,8 @@ class TrailmarkStreamWriter(DataSourceStreamArrowWriter):
                 where="sql.streaming.queryId",
                 fix="Start the query as usual, with writeStream...start().",
             )
-        self._writing.stream().commit(files, query_id, batchId)
+        stream.commit(files, query_id, batchId)
 
     def abort(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
-        self._writing.stream().discard(_files(messages))
+        stream, files = self._writing.of(messages)
+        stream.discard(files)

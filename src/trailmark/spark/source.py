@@ -49,14 +49,16 @@ class TrailmarkSource(spark.DataSource):
         return "trailmark"
 
     def schema(self) -> StructType:
+        _refuse_tables(self._given)
         options = ReadOptions.parse(self._given)
         storage = open_storage(options.path)
         if read_meta(storage) is None:
             raise SettingError(
                 f"There is no stream at {options.path}.",
                 where="path",
-                fix="Give the path that the stream or the operator was given. To wait for a stream "
-                "that nobody has begun to write, give its schema with .schema(...).",
+                fix="Give the path that the stream or the operator was given; a relative one is "
+                "taken from the directory that Spark was started in. To wait for a stream that "
+                "nobody has begun to write, give its schema with .schema(...).",
             )
         return spark_schema(open_view(storage, options.records))
 
@@ -73,6 +75,17 @@ class TrailmarkSource(spark.DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> TrailmarkStreamWriter:
         _refuse_overwriting(overwrite)
         return TrailmarkStreamWriter(WriteOptions.parse(self._given), schema)
+
+
+def _refuse_tables(given: Mapping[str, str]) -> None:
+    if "provider" in given:
+        # Spark (4.3) says so much when a table is made, and not even its path when it is used.
+        raise SettingError(
+            "A table of a catalog cannot be a stream: Spark does not tell its path to Python "
+            "sources.",
+            where="CREATE TABLE",
+            fix="Use CREATE TEMPORARY VIEW name USING trailmark OPTIONS (path '/data/orders').",
+        )
 
 
 def _refuse_overwriting(overwrite: bool) -> None:
@@ -178,6 +191,7 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         self._opened: StreamView | None = None
         self._target: int | None = None
         self._is_registered = False
+        self._acknowledged: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         view = self._view()
@@ -203,6 +217,10 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         is_other = _is_other(start, view)
         first = view.oldest() if is_other else int(start["batch"])
         self._register(view, first)
+        if not is_other:
+            # Spark asks for more when it has committed what it has, and tells no other way in time:
+            # it calls `commit` when the next batch begins, which may be tomorrow.
+            self._acknowledge(view, first)
         limits = self._options.limits
         if limits.has_any and not limits.are_lifted_by(limit):
             end = self._admitted(view, first, end, limits)
@@ -244,8 +262,8 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
 
     def commit(self, end: dict[str, Any]) -> None:
         view = self._view()
-        if self._options.reader is not None and view is not None:
-            acknowledge(self._files(), self._options.reader, view.stream, end["batch"])
+        if view is not None:
+            self._acknowledge(view, end["batch"])
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -270,6 +288,12 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         if self._options.reader is not None and not self._is_registered:
             register(self._files(), self._options.reader, view.stream, batch)
             self._is_registered = True
+
+    def _acknowledge(self, view: StreamView, batch: int) -> None:
+        """Lets go, for a named reader, of what its query has committed."""
+        if self._options.reader is not None and batch != self._acknowledged:
+            acknowledge(self._files(), self._options.reader, view.stream, batch)
+            self._acknowledged = batch
 
     def _offset(self, view: StreamView, batch: int) -> dict[str, Any]:
         return {"batch": batch, "log": view.log_id}

@@ -22,7 +22,7 @@ for number in range(2):
     data = array("q", [2 * number, 2 * number + 1])  # a list would make Arrow import pandas
     ids = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(data)])
     message = writer.write(iter([pa.RecordBatch.from_arrays([ids], names=["id"])]))
-    writer.commit([WrittenFiles(message.files, "query"), None], number)
+    writer.commit([WrittenFiles(message.files, "query", message.planned), None], number)
 slow = {
     *("pandas", "pyarrow.compute", "trailmark.checkpoint.choose", "trailmark.engine"),
     *("trailmark.log.index", "trailmark.log.merge", "trailmark.log.storage.object_store"),

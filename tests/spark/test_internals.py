@@ -1,0 +1,173 @@
+"""What is expected of Spark beyond its public names, and what is done without where one is gone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+import trailmark as tm
+from tests.support.spark_feed import Feed, Query
+from tests.support.spark_streams import add, follow
+from trailmark.errors import SettingError
+from trailmark.spark.internals import (
+    StreamSource,
+    checkpoint_of,
+    driver_directory,
+    stream_sources,
+    wait_for_events,
+)
+from trailmark.spark.sessions import _PROPERTY, attend_queries
+
+_GIVEN: dict[str, Any] = {
+    "by": "id",
+    "window": tm.count_window(2),
+    "values": {"n": tm.count()},
+}
+
+
+def _property(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"told": [context.getLocalProperty(_PROPERTY)]})
+
+
+def test_a_query_tells_its_tasks_where_its_checkpoint_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """``StreamExecution.resolvedCheckpointRoot``, and a listener that is called in the query's own
+    thread. Without either, a reader cannot know that the newest batch is committed, and says so."""
+    feed = Feed(spark, tmp_path / "in", "id int")
+    feed.add(pa.table({"id": pa.array([1], pa.int32())}))
+    told: list[str | None] = []
+
+    def look(rows: DataFrame, batch: int) -> None:
+        told.extend(row[0] for row in rows.collect())
+
+    attend_queries(spark)
+    writer = feed.stream().mapInArrow(_property, "told string").writeStream.foreachBatch(look)
+    checkpoint = tmp_path / "a place with 50% off"
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    try:
+        assert checkpoint_of(query) == f"file:{checkpoint}"
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert told == [f"{query.id} file:{checkpoint}"]
+
+
+def test_what_listeners_have_not_been_told_can_be_waited_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """``LiveListenerBus.waitUntilEmpty``. Without it, what is told of the last batch of a script is
+    lost, and Spark complains of listeners that are gone."""
+    feed = Feed(spark, tmp_path / "in", "id int")
+    feed.add(*(pa.table({"id": pa.array([n], pa.int32())}) for n in range(3)))
+    told = _Told()
+    spark.streams.addListener(told)
+    try:
+        Query(tmp_path).run(feed.stream())
+        assert wait_for_events(spark, 30_000)
+        assert told.batches == [0, 1, 2]
+    finally:
+        spark.streams.removeListener(told)
+
+
+class _Told(StreamingQueryListener):
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Not asked for."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        time.sleep(0.2)
+        self.batches.append(event.progress.batchId)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Not asked for."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Not asked for."""
+
+
+class _Gone:
+    """A JVM object of another Spark, which lacks what is asked for."""
+
+    def streamingQuery(self) -> Any:
+        return object()
+
+
+@pytest.mark.parametrize("query", [_Gone(), object()])
+def test_a_spark_that_does_not_tell_is_done_without(query: Any) -> None:
+    assert checkpoint_of(StreamingQuery(query)) is None
+    assert not wait_for_events(query, 1)
+
+
+def test_spark_tells_in_which_directory_it_was_started(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = os.getcwd()
+    monkeypatch.chdir(tmp_path)
+    assert driver_directory(spark) == started
+    stream = Feed(spark, tmp_path / "in", "id int").stream()
+    with pytest.raises(SettingError) as refused:
+        tm.aggregate(stream, path="log", **_GIVEN)
+    assert f"{tmp_path}/log or {started}/log" in refused.value.what
+    assert refused.value.fix == "Give the full path."
+    tm.aggregate(stream, path=tmp_path / "log", **_GIVEN)
+    monkeypatch.chdir(started)
+    assert not Path("log").exists()
+
+
+def test_the_sources_of_a_stream_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    add(spark.range(3), tmp_path / "stream")
+    files = Feed(spark, tmp_path / "in", "id bigint").stream()
+    both = (
+        files.filter("id > 1").union(follow(spark, tmp_path / "stream")).join(spark.range(3), "id")
+    )
+    assert stream_sources(both) == [
+        StreamSource("parquet", str(tmp_path / "in")),
+        StreamSource("trailmark", str(tmp_path / "stream")),
+    ]
+    assert stream_sources(spark.readStream.format("rate").load()) == []
+
+
+def test_logs_among_the_files_of_the_source_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = Feed(spark, tmp_path / "in", "id bigint").stream()
+    add(spark.range(3), tmp_path / "stream")
+    stream = follow(spark, tmp_path / "stream")
+    for source, path in ((files, "in/log"), (files, "in"), (files, "."), (stream, "stream")):
+        with pytest.raises(SettingError, match="would be in the same place"):
+            tm.aggregate(source, path=tmp_path / path, **_GIVEN)
+    assert list((tmp_path / "in").iterdir()) == []
+    for source, path in ((files, "log"), (stream, "stream/average"), (stream, "log")):
+        tm.aggregate(source, path=tmp_path / path, **_GIVEN)
+
+
+def test_another_version_without_these_names_is_no_reason_to_fail(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Feed(spark, tmp_path / "in", "id bigint").stream()
+    monkeypatch.setattr(type(spark.sparkContext), "_jvm", None)
+    assert driver_directory(spark) is None
+    monkeypatch.undo()
+
+    class Renamed:
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(name)
+
+    monkeypatch.setattr(stream, "_jdf", Renamed())
+    assert stream_sources(stream) == []

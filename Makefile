@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL := $(wildcard src/trailmark/kernel/*.c src/trailmark/kernel/*.h)
 SOAK_SECONDS ?= 600
+FUZZ_SECONDS ?= 3600
 # Recipes that run Spark say with which Java, and that its workers run this Python.
 SPARK := JAVA_HOME="$$(cat $(VENV)/.java)" PYSPARK_PYTHON="$(abspath $(BIN))/python"
 
@@ -11,7 +12,7 @@ SPARK := JAVA_HOME="$$(cat $(VENV)/.java)" PYSPARK_PYTHON="$(abspath $(BIN))/pyt
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: pyproject.toml setup.py build_support/backend.py $(KERNEL)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -46,8 +47,19 @@ demo: java ## Kill a query on Spark, see it recover, and compare its results
 	@$(SPARK) $(BIN)/python -m demo
 
 .PHONY: soak
-soak: setup ## Random crash cases for SOAK_SECONDS (SOAK_SEED to repeat one)
+soak: setup ## Random crash cases and meetings for SOAK_SECONDS (SOAK_SEED to repeat one)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+.PHONY: soak-s3
+soak-s3: setup ## Random faults of an object store for SOAK_SECONDS (SOAK_SEED to repeat one)
+	$(BIN)/python -m tests.soak_s3 --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+.PHONY: fuzz
+fuzz: setup ## Changed files with right checksums, read for FUZZ_SECONDS (FUZZ_SEED to repeat it)
+	@$(BIN)/python -c 'import atheris' 2> /dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris 2> /dev/null || \
+		echo "atheris cannot be installed for this Python: inputs are random"
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .PHONY: bench
 bench: java ## All experiments but one in less than 15 minutes; remakes docs/benchmarks.md
@@ -89,5 +101,5 @@ format: setup ## Reformat the code
 
 .PHONY: clean
 clean: ## Remove the environments and everything built
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench demo/out
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .fuzz demo/out
 	find src -name '*.so' -delete

@@ -1,4 +1,4 @@
-"""Random crash cases for as long as asked: ``python -m tests.soak --seconds 600``.
+"""Random crash cases and meetings for as long as asked: ``python -m tests.soak --seconds 600``.
 
 The first seed is printed; every case has the next one, so that a failure names the one to repeat.
 """
@@ -12,6 +12,7 @@ import time
 import traceback
 
 from tests.support.crashes import run_crash_case
+from tests.support.meetings import run_random_meeting
 
 
 def main() -> int:
@@ -26,6 +27,7 @@ def main() -> int:
     while time.monotonic() - started < arguments.seconds:
         try:
             crashes += run_crash_case(first + cases)
+            run_random_meeting(first + cases)
         except Exception:  # noqa: BLE001  (whatever it was, the seed is what matters)
             traceback.print_exc()
             print(f"FAILED at seed {first + cases}", flush=True)

@@ -59,9 +59,7 @@ class _SmallLog:
     def check_recovery(self) -> None:
         operator, logs = self.operator, self.query.logs()
         output, inputs = logs.output(0), logs.input(0)
-        plan = plan_recovery(
-            operator.identities, output, inputs, logs.snapshots(0), _BATCHES - 1, 0
-        )
+        plan = plan_recovery(operator, output, inputs, logs.snapshots(0), _BATCHES - 1, 0)
         memory = Memory()
         table, ledger = StateTable(operator.layout, memory), Ledger(memory)
         restore(plan, operator, table, ledger, output, inputs, 0, StepClock())

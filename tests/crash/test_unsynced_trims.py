@@ -3,10 +3,12 @@ recovery needs in its place must be there."""
 
 from __future__ import annotations
 
+import errno
 import random
 import time
 from contextlib import suppress
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -72,6 +74,32 @@ class _Unsynced:
 def test_a_trim_leaves_a_log_that_goes_on_after_a_power_failure(policy: Policy) -> None:
     expected = _Unsynced(policy, _SECOND_TRIM).run(_SECOND_TRIM + 1)
     unsynced = _Unsynced(policy, _SECOND_TRIM)
+    unsynced.lose_power()
+    assert unsynced.query.logs().input(0).oldest() > 0, "something was trimmed"
+    assert unsynced.run(_SECOND_TRIM + 1).results.equals(expected.results)
+
+
+@pytest.mark.parametrize("policy", _POLICIES, ids=lambda policy: type(policy).__name__)
+@pytest.mark.parametrize("which", [1, 4, 9])
+def test_a_trim_does_not_rely_on_bytes_whose_sync_has_failed(policy: Policy, which: int) -> None:
+    """Synced again, they would count as on disk; they have to be written again."""
+    expected = _Unsynced(policy, _SECOND_TRIM).run(_SECOND_TRIM + 1)
+    unsynced = _Unsynced(policy, _SECOND_TRIM - 1)
+    disk, syncs = unsynced.disk, 0
+    sync_file = disk.sync_file
+
+    def fail_once(path: str) -> None:
+        nonlocal syncs
+        syncs += 1
+        if syncs == which:
+            disk.fail_on(1, errno.EIO)
+        sync_file(path)
+
+    with mock.patch.object(disk, "sync_file", fail_once):
+        unsynced.run(_SECOND_TRIM)
+        unsynced.query.stop()
+    assert disk.failed is not None
+    assert disk.failed[0] == "sync_file"
     unsynced.lose_power()
     assert unsynced.query.logs().input(0).oldest() > 0, "something was trimmed"
     assert unsynced.run(_SECOND_TRIM + 1).results.equals(expected.results)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,6 +18,7 @@ from tests.support.plain import batch_of, plain_rows
 from tests.support.strategies import _key_type, _maker, _value_type
 from tests.support.stream_oracle import PlainStream, Row
 from tests.support.streams import SECOND, SetClock, often
+from trailmark.errors import BatchGoesBackward, InputDiffers
 from trailmark.log import OperatorMeta
 from trailmark.log.readers import acknowledge, forget, register, registered
 from trailmark.records import NO_BATCH, Stream
@@ -70,6 +73,8 @@ class StreamAgainstList(RuleBasedStateMachine):
         )
         self.plain = PlainStream(self.time)
         self.numbers = {"a": 0, "b": 0}
+        #: The rows of the last batch of each query.
+        self.last: dict[str, Counter[str]] = {}
         self.follower = open_view(self.disk.storage())
         self.followed = 0
 
@@ -90,13 +95,19 @@ class StreamAgainstList(RuleBasedStateMachine):
     @precondition(lambda self: self.numbers["a"] > 0)
     @rule(seed=_SEEDS, back=st.integers(1, 5))
     def commit_an_old_batch_again(self, seed: int, back: int) -> None:
-        """Whatever it holds: a query's newest number, or an older one, is in the stream."""
+        """A query's newest number is in the stream with other rows, unless these are the same; and
+        who asks for an older one has gone back."""
         number = self.numbers["a"] - back
-        committed = [n for query, n in self.plain.committed if query == "a"]
-        if not committed or number > max(committed):
+        newest = max((n for query, n in self.plain.committed if query == "a"), default=NO_BATCH)
+        if number > newest or number < 0:
             return
-        files = self._writer().write(self._rows(seed, 1))
-        assert self._writer().commit(files, "a", number) == NO_BATCH
+        rows = self._rows(seed, 1)
+        files = self._writer().write(rows)
+        if number == newest and _counted(rows) == self.last["a"]:
+            assert self._writer().commit(files, "a", number) == NO_BATCH
+        else:
+            with pytest.raises(InputDiffers if number == newest else BatchGoesBackward):
+                self._writer().commit(files, "a", number)
         assert not any(file.path in self.disk.files() for file in files)
 
     @rule(
@@ -230,6 +241,8 @@ class StreamAgainstList(RuleBasedStateMachine):
         self, rows: list[pa.RecordBatch], files: list[DataFile], query: tuple[str, int] | None
     ) -> int:
         plain: list[Row] = [row for task in rows for row in plain_rows(task)]
+        if query is not None and plain and query not in self.plain.committed:
+            self.last[query[0]] = _counted(rows)
         size = sum(file.bytes for file in files)
         written_us = self.clock.now_us
         return self.plain.commit(plain, written_us, size, query)
@@ -264,6 +277,10 @@ def _ordered(rng: random.Random, low: int, high: int) -> tuple[int | None, int |
     """The ends of a range, each of them open now and then."""
     first, last = sorted((rng.randint(low, high), rng.randint(low, high)))
     return rng.choice((None, first, first)), rng.choice((None, last, last))
+
+
+def _counted(rows: list[pa.RecordBatch]) -> Counter[str]:
+    return Counter(repr(row) for task in rows for row in plain_rows(task))
 
 
 StreamAgainstList.TestCase.settings = settings(

@@ -11,7 +11,9 @@ from unittest import mock
 
 from tests.support.disk import SimulatedDisk
 from tests.support.engine import CrashPlan, Judge, Query
+from tests.support.leaps import JumpingWall, LeapingClock
 from tests.support.policies import random_policy
+from tests.support.rooms import small_rooms
 from tests.support.seeds import reported
 from tests.support.strategies import random_case
 from trailmark.engine import upkeep
@@ -28,6 +30,11 @@ def kept_short() -> Iterator[None]:
         yield
 
 
+def _room(rng: random.Random) -> int:
+    """From nothing to enough for the tables of a few buckets."""
+    return rng.choice((0, 4096, rng.randrange(1 << 17), rng.randrange(1 << 19), 1 << 30))
+
+
 def run_crash_case(seed: int) -> int:
     """Runs it to the end and compares with the oracle; returns how often it crashed."""
     rng = random.Random(seed)
@@ -40,6 +47,13 @@ def run_crash_case(seed: int) -> int:
         if rng.random() < 0.25:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory()), "cache")
         query = Query(case, SimulatedDisk(), random_policy(rng), rng.choice((1, 1, 2, 3)), root)
+        if root is not None and rng.random() < 0.5:
+            query.spill_roots = (root.with_name("spill"),)
+            rooms = stack.enter_context(small_rooms())
+            rooms.limits = {place: _room(rng) for place in (root, *query.spill_roots)}
+        if rng.random() < 0.25:
+            clocks = random.Random(rng.random())
+            query.clock, query.wall = LeapingClock(clocks), JumpingWall(clocks)
         query.retain_batches = rng.choice((None, 1, 2, 4))
         stack.callback(query.stop)
         judge = Judge(case, query.buckets)

@@ -73,7 +73,7 @@ class WorkedStorage(LocalStorage):
         return super().clean(directory)
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> memoryview:
-        if path.endswith(".seg") and not offset and length is None:
+        if path.endswith(".seg") and not offset:
             self._work.spend(self._costs.read_segment)
         return super().read(path, offset, length)
 
@@ -138,9 +138,9 @@ class Worked:
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
     next_batch: int = 0
     idle_us: float = 0.0
+    clock: WorkClock = field(default_factory=WorkClock)
 
     def __post_init__(self) -> None:
-        self.clock = WorkClock()
         self.operator = WorkedAggregate(self.case, self.clock, self.costs)
         self._bucket: Bucket | None = None
 

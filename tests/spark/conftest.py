@@ -1,4 +1,5 @@
-"""One Spark application, in processes of its own, for the tests that restart queries in it."""
+"""What tests on Spark share: one application for those that restart queries in it, and silence from
+the queries of other tests."""
 
 from __future__ import annotations
 
@@ -8,6 +9,10 @@ import pytest
 
 from tests.support.spark_java import LIGHT_CHECKPOINT
 from tests.support.spark_runs import Application
+from trailmark.spark.internals import wait_for_events
+
+#: Far more than listeners take.
+_PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +22,11 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applicatio
     with Application(directory, [], conf=LIGHT_CHECKPOINT, serve=True) as application:
         yield application
         application.finish()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_to_tell(request: pytest.FixtureRequest) -> None:
+    """Spark tells of a batch when its query has ended already: a listener that is added then hears
+    of the test before."""
+    if "spark" in request.fixturenames:
+        assert wait_for_events(request.getfixturevalue("spark"), _PATIENCE_MS)

@@ -104,6 +104,8 @@ def trim_before(
 ) -> StreamTrim:
     """Remove the batches before the given one that no reader keeps, oldest first."""
     catalog = log.reader.look()
+    if catalog.newest() == NO_BATCH:
+        return StreamTrim(0, ())
     before = up_to_readers(storage, Stream.BATCHES, min(before, catalog.newest()))
     found = [_read_unless_damaged(log, batch) for batch in catalog.batches() if batch < before]
     old = [manifest for manifest in found if manifest is not None]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.disk import SimulatedDisk
 from tests.support.stored import SECOND, Stored, rows_of, table_of
+from trailmark.log.names import mark_name
 from trailmark.settings import DAY, HOUR
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import LEFT_OVER_AFTER_US
@@ -80,6 +81,14 @@ def test_where_all_manifests_are_lost_no_data_is_removed() -> None:
     stream.now_us += 2 * LEFT_OVER_AFTER_US
     before = disk.files()
     assert _trim(stream, 5).left_over.files == ()
+    assert disk.files() == before
+
+
+def test_a_stream_whose_mark_lies_behind_all_batches_has_nothing_to_trim() -> None:
+    disk, stream = _stream(2)
+    stream.storage.publish(f"{stream.files.log.directory}/{mark_name(100)}", [b""])
+    before = disk.files()
+    assert _trim(stream, 1).batches.batches == 0
     assert disk.files() == before
 
 

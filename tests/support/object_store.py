@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from threading import Lock, Thread
+from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+
+class _OnePutAtATime:
+    """Moto looks whether an object is there, and then puts it: of two that put it at once if it is
+    absent, both would succeed. S3 itself lets one of them."""
+
+    def __init__(self) -> None:
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._putting = Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "PUT":
+            return self._answer(environ, start_response)
+        # What comes slowly, or never, keeps nobody else waiting.
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        with self._putting:
+            return self._answer({**environ, "wsgi.input": io.BytesIO(body)}, start_response)
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        answer: Iterable[bytes] = self._moto(environ, start_response)
+        return answer
 
 
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Runs a server; gives its endpoint."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
+    server = make_server(
+        "127.0.0.1", 0, _OnePutAtATime(), threaded=True, request_handler=MotoRequestHandler
+    )
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        yield f"http://{host}:{port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def use_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import boto3
 import obstore
 import pytest
@@ -135,3 +138,16 @@ def test_any_other_failure_of_the_store_is_a_storage_error(
     for length in (None, 1):
         with pytest.raises(StorageError, match="503"):
             storage.read("in/x", 0, length)
+
+
+def test_of_many_who_publish_an_object_at_once_one_does(storage: Storage) -> None:
+    """What everything rests on; the server of the tests has to keep it, too."""
+
+    def publish(name: str, me: int) -> bool:
+        return storage.publish(name, [f"{me}".encode()])
+
+    with ThreadPoolExecutor(8) as pool:
+        for name in (f"in/00000/{each}" for each in range(20)):
+            created = list(pool.map(partial(publish, name), range(8)))
+            assert created.count(True) == 1
+            assert bytes(storage.read(name)) == f"{created.index(True)}".encode()

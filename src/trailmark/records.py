@@ -15,6 +15,10 @@ NO_BATCH = -1
 
 #: Columns that the logs add to those of an operator.
 START, KIND, OPENED, FILL, FOOTPRINT = "$start", "$kind", "$opened", "$fill", "$footprint"
+PORT = "$port"
+
+#: How many inputs an operator can have.
+MOST_PORTS = 32
 
 
 class Stream(enum.IntEnum):
@@ -41,7 +45,26 @@ class FrameKind(enum.IntEnum):
     FOOTPRINTS = 3
     CLOSED = 4
     LATE = 5
+    #: Of several ports: in which order their rows count.
+    ORDER = 6
     FOOTER = 255
+
+    # The tuples of ports 1 to 31 are INPUT1 to INPUT31; those of port 0 are INPUT.
+    _ignore_ = "members port"
+    members = vars()
+    for port in range(1, MOST_PORTS):
+        members[f"INPUT{port}"] = 32 + port
+
+    @classmethod
+    def of_port(cls, port: int) -> FrameKind:
+        """The kind of the frame with the tuples of a port."""
+        assert 0 <= port < MOST_PORTS
+        return cls.INPUT if port == 0 else cls(32 + port)
+
+    @property
+    def label(self) -> str:
+        """Its name in footers and messages."""
+        return self.name.lower()
 
 
 class FootprintKind(enum.IntEnum):

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from trailmark.log.footer import FORMAT_VERSION
 from trailmark.log.frame import FRAME_HEADER, TRAILER, encode_frame, encode_trailer
 from trailmark.log.json_text import dump_guarded
 from trailmark.log.pack import PACK_END, PACK_HEADER
@@ -43,6 +44,19 @@ class Opened:
             pieces += frame
         return b"".join([*pieces, encode_trailer(offset, self.footer, checksum, SEGMENT_END)])
 
+    def of_version(self, version: int) -> Opened:
+        """The same segment as another version of the format would have it."""
+        magic, _, *rest = self.header
+        fields = {**self.fields, "version": version}
+        return replace(self, header=(magic, version, *rest)).with_fields(fields)
+
+    def with_unknown_kind(self, kind: int = 9, name: str = "sketches") -> Opened:
+        """The same segment with a frame more, of a kind that nobody knows yet."""
+        fields = self.fields
+        fields["rows"][name] = 1
+        frames = (*self.frames, (kind, arrow_stream(pa.table({"sketch": [1]}))))
+        return replace(self, frames=frames).with_fields(fields)
+
     @property
     def fields(self) -> Any:
         """The footer as a value."""
@@ -56,7 +70,7 @@ class Opened:
         """The same segment with other rows of a kind; the footer counts them."""
         frames = tuple((k, arrow_stream(rows) if k == kind else p) for k, p in self.frames)
         fields = self.fields
-        fields["rows"][kind.name.lower()] = rows.num_rows
+        fields["rows"][kind.label] = rows.num_rows
         return replace(self, frames=frames).with_fields(fields)
 
     def rows(self, kind: FrameKind) -> pa.Table:
@@ -97,10 +111,12 @@ class OpenedPack:
 
     segments: list[bytes]
     index: dict[str, Any] = field(default_factory=dict)
+    #: Of the format, as the header has it.
+    version: int = FORMAT_VERSION
 
     def sealed(self, index: Any = None) -> bytes:
         """The pack; its index names the segments as they are, unless another one is given."""
-        covered = PACK_HEADER.pack(b"TMPK", 1, bytes(6), 0)[:_PACK_COVERED]
+        covered = PACK_HEADER.pack(b"TMPK", self.version, bytes(6), 0)[:_PACK_COVERED]
         header = covered + struct.pack("<I", crc32(covered))
         text = dump(self.described() if index is None else index)
         frame, checksum = encode_frame(FrameKind.FOOTER, text, crc32(covered))
@@ -125,7 +141,7 @@ def open_pack(data: bytes) -> OpenedPack:
     start = footer_offset + FRAME_HEADER.size
     index = json.loads(data[start : start + length - padding])
     segments = [data[at : at + size] for _, at, size, *_ in index["segments"]]
-    return OpenedPack(segments, index)
+    return OpenedPack(segments, index, PACK_HEADER.unpack_from(data)[1])
 
 
 def checksum_of(segment: bytes) -> int:

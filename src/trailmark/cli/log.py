@@ -120,7 +120,7 @@ def _logged(footer: Footer) -> dict[str, int]:
         if kind is FrameKind.FOOTPRINTS and isinstance(checked, int) and checked <= count:
             counts |= {"open": count - checked, "check": checked}
         else:
-            counts[kind.name.lower()] = count
+            counts[kind.label] = count
     return counts
 
 

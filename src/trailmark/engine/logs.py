@@ -11,6 +11,7 @@ from trailmark.log import (
     create_or_open,
     wall_clock_us,
 )
+from trailmark.log.meta import one_port
 from trailmark.operators.protocol import Operator
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
@@ -29,7 +30,7 @@ def describe_logs(
     """What the logs of an operator say about themselves when they are created now."""
     return OperatorMeta(
         operator={**operator.describe(), **({_TICKS: True} if ticks else {})},
-        input_schema=operator.input_schema,
+        ports=one_port(operator.input_schema),
         result_schema=operator.result_schema,
         buckets=buckets,
         query_id=query_id,

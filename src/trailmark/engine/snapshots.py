@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from trailmark.checkpoint.policy import FullSnapshot, Policy
-from trailmark.errors import LogError, StorageError
+from trailmark.errors import LogError, StorageError, UnknownFormat
 from trailmark.log import Appending, StreamLog
 from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink
 from trailmark.recovery.plan import OUTPUT_CHECKSUM, is_after
@@ -54,6 +54,8 @@ class SnapshotWriter:
             if not is_after(footer, output_checksum):
                 return False
             self.log.settle(batch)
+        except UnknownFormat:
+            raise
         except LogError as error:
             _log.warning("the snapshot of batch %d cannot be used: %s", batch, error)
             return False

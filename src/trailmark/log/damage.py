@@ -1,13 +1,20 @@
-"""How damage is reported: the file, the byte, and whether it is cut short or does not match."""
+"""How it is told that bytes cannot be read: the file, the byte, and why not.
+
+They are damaged, cut short or not what was written; or they are whole, and say something that this
+Trailmark does not know. Who is told of damage may go around it, never around what is unknown.
+"""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from trailmark.errors import DamagedSegment
+from trailmark.errors import DamagedSegment, UnknownFormat
 from trailmark.values import dataclass
 
 Finding: TypeAlias = Literal["cut short", "does not match"]
+
+#: What to do about what is unknown.
+USE_A_NEWER_ONE = "Use the Trailmark that wrote it, or a newer one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,10 @@ class Origin:
     def mismatch(self, offset: int, detail: str) -> DamagedSegment:
         """The bytes are there, but are not those that were written."""
         return self._damaged(offset, "does not match", detail)
+
+    def unknown(self, offset: int, what: str) -> UnknownFormat:
+        """The bytes are those that were written, and mean nothing to this Trailmark."""
+        return UnknownFormat(what, where=self.at(offset), fix=USE_A_NEWER_ONE)
 
     def _damaged(self, offset: int, finding: Finding, detail: str) -> DamagedSegment:
         verb = "is cut short" if finding == "cut short" else "does not match"

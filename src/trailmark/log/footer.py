@@ -14,11 +14,13 @@ from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
 from trailmark.records import NO_BATCH, Fingerprint, FrameKind, SegmentLink, Stream
 from trailmark.values import dataclass
 
-FORMAT_VERSION = 1
+#: What is written, and what is read.
+FORMAT_VERSION = 2
+KNOWN_VERSIONS = (1, 2)
 LARGEST_DIGEST = 2**128 - 1
 
 _STREAMS = {stream.name.lower(): stream for stream in Stream}
-_KINDS = {kind.name.lower(): kind for kind in FrameKind if kind is not FrameKind.FOOTER}
+_KINDS = {kind.label: kind for kind in FrameKind if kind is not FrameKind.FOOTER}
 _MOST_ROWS = 2**62
 _INT64 = (-(2**63), 2**63 - 1)
 #: Event times come in other units, too.
@@ -35,7 +37,8 @@ class LogIdentity:
 
     @classmethod
     def from_json(cls, stored: JsonObject) -> LogIdentity:
-        """As footers and packs have it; raises ``KeyError`` or ``ValueError``."""
+        """As footers and packs have it, of a stream that is known; raises ``KeyError`` or
+        ``ValueError``."""
         return cls(
             _STREAMS[text_of(stored["stream"])],
             uuid.UUID(text_of(stored["log_id"])),
@@ -89,6 +92,8 @@ class Footer:
         Rows per kind of frame. Filled in by the encoder.
     attributes
         A JSON object for the layers above; the log does not look into it.
+    version
+        Of the format it is written in.
     """
 
     identity: LogIdentity
@@ -99,6 +104,7 @@ class Footer:
     time_range: TimeRange | None = None
     rows: Mapping[FrameKind, int] = field(default_factory=dict)
     attributes: JsonObject = field(default_factory=dict)
+    version: int = FORMAT_VERSION
 
     def to_json(self) -> bytes:
         """The footer as it is stored."""
@@ -114,10 +120,10 @@ class Footer:
                 },
                 "log_id": str(self.identity.log_id),
                 "previous": {"batch": self.previous.batch, "checksum": self.previous.checksum},
-                "rows": {kind.name.lower(): count for kind, count in self.rows.items()},
+                "rows": {kind.label: count for kind, count in self.rows.items()},
                 "stream": self.identity.stream.name.lower(),
                 "time_range": None if times is None else [times.min_us, times.max_us],
-                "version": FORMAT_VERSION,
+                "version": self.version,
                 "written_us": self.written_us,
             },
             "attributes",
@@ -125,11 +131,17 @@ class Footer:
 
     @classmethod
     def from_json(cls, text: bytes | memoryview, origin: Origin) -> Footer:
-        """Read a footer whose checksum was verified; fields it does not know are left alone."""
+        """Read a footer whose checksum was verified; fields it does not know are left alone.
+
+        A version, stream or kind of frame that it does not know is refused as such, before
+        anything else is believed.
+        """
         stored = json_text.load(text)
         if stored is None:
             raise origin.mismatch(0, "the footer is not a JSON object")
         check_version(stored.get("version"), origin)
+        check_stream(stored.get("stream"), origin)
+        _check_kinds(stored.get("rows"), origin)
         try:
             return cls._from_fields(stored)
         except (KeyError, TypeError, ValueError) as error:
@@ -156,18 +168,36 @@ class Footer:
             time_range=TimeRange.from_json(first, last),
             rows={_KINDS[name]: whole(count, 0, _MOST_ROWS) for name, count in rows.items()},
             attributes=object_of(stored["attributes"]),
+            version=stored["version"],
         )
 
 
 def check_version(version: object, origin: Origin) -> None:
-    """Refuse what another version of the format has written."""
-    if version is True or version != FORMAT_VERSION:
-        raise UnknownFormat(
-            f"This is version {shown(version)} of the log format; this Trailmark reads version "
-            f"{FORMAT_VERSION}.",
-            where=origin.at(0),
-            fix="Use the Trailmark that wrote it, or a newer one.",
+    """Refuse what a version of the format has written that is not known."""
+    if type(version) is not int or version not in KNOWN_VERSIONS:
+        known = " and ".join(map(str, KNOWN_VERSIONS))
+        raise origin.unknown(
+            0,
+            f"This is version {shown(version)} of the log format; this Trailmark reads versions "
+            f"{known}.",
         )
+
+
+def check_stream(name: object, origin: Origin) -> None:
+    """Refuse what belongs to a stream whose name is not known."""
+    if isinstance(name, str) and name not in _STREAMS:
+        raise unknown_stream(name, origin)
+
+
+def unknown_stream(stream: str | int, origin: Origin) -> UnknownFormat:
+    """The error to raise about a segment of a stream that is not known."""
+    return origin.unknown(0, f"The stream {shown(stream)} is unknown to this Trailmark.")
+
+
+def _check_kinds(rows: object, origin: Origin) -> None:
+    for name in rows if isinstance(rows, dict) else ():
+        if name not in _KINDS:
+            raise origin.unknown(0, f"Frames of kind {shown(name)} are unknown to this Trailmark.")
 
 
 def _strange_footer(error: Exception, origin: Origin) -> DamagedSegment:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from trailmark.errors import LogError
 from trailmark.log import json_text
-from trailmark.log.footer import FORMAT_VERSION, TimeRange
+from trailmark.log.footer import FORMAT_VERSION, KNOWN_VERSIONS, TimeRange
 from trailmark.log.names import LARGEST_BATCH, LARGEST_PACK, LogFile, parse_name
 from trailmark.log.reader import LogReader
 from trailmark.records import NO_BATCH
@@ -140,7 +140,8 @@ def stored_times(reader: LogReader) -> IndexedFiles:
         body = json_text.load_guarded(json_text.read_text(reader.storage, index_path(reader)))
     except FileNotFoundError:
         return {}
-    if body is None or body.get("log") != _log_fields(reader):
+    # Nothing about an index is different in any version that is known.
+    if body is None or body.get("log") not in [_log_fields(reader, v) for v in KNOWN_VERSIONS]:
         return {}
     try:
         files = json_text.object_of(body.get("files"))
@@ -164,19 +165,19 @@ def _store(reader: LogReader, files: IndexedFiles) -> None:
             name: [file.size, [_entry_to_json(entry) for entry in file.entries]]
             for name, file in files.items()
         },
-        "log": _log_fields(reader),
+        "log": _log_fields(reader, FORMAT_VERSION),
     }
     text = json_text.dump_guarded(body, "index", indent=None)
     reader.storage.replace(index_path(reader), [text])
 
 
-def _log_fields(reader: LogReader) -> dict[str, Any]:
+def _log_fields(reader: LogReader, version: int) -> dict[str, Any]:
     identity = reader.identity
     return {
         "bucket": identity.bucket,
         "log_id": str(identity.log_id),
         "stream": identity.stream.name.lower(),
-        "version": FORMAT_VERSION,
+        "version": version,
     }
 
 

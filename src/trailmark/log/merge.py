@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
-from trailmark.errors import DamagedSegment
+from trailmark.errors import DamagedSegment, UnknownFormat
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import LARGEST_PACK, LogFile, pack_name
 from trailmark.log.pack import PackIndex, encode_pack
@@ -29,7 +29,7 @@ from trailmark.values import dataclass
 class MergeReport:
     """What a merge did.
 
-    ``stopped_by`` is the damage it came to, if any: nothing behind damage is merged.
+    ``stopped_by`` is what it came to that cannot be read, if anything: nothing behind it is merged.
     ``was_overtaken`` says that another merge or a trim took segments away while this one read
     them; the next merge sees the result.
     """
@@ -37,7 +37,7 @@ class MergeReport:
     packs: Sequence[str]
     merged: Sequence[int]
     bytes: int
-    stopped_by: DamagedSegment | None = None
+    stopped_by: DamagedSegment | UnknownFormat | None = None
     was_overtaken: bool = False
 
 
@@ -50,7 +50,9 @@ class _Progress:
     bytes: int = 0
 
     def report(
-        self, stopped_by: DamagedSegment | None = None, was_overtaken: bool = False
+        self,
+        stopped_by: DamagedSegment | UnknownFormat | None = None,
+        was_overtaken: bool = False,
     ) -> MergeReport:
         return MergeReport(self.packs, self.merged, self.bytes, stopped_by, was_overtaken)
 
@@ -70,8 +72,8 @@ def merge_log(
         for run in _runs(catalog, up_to, merge_bytes):
             if _is_full(run, merge_bytes) or len(run) >= smallest_run:
                 _merge_run(reader, run, done)
-    except DamagedSegment as damage:
-        return done.report(stopped_by=damage)
+    except (DamagedSegment, UnknownFormat) as error:
+        return done.report(stopped_by=error)
     except FileNotFoundError:
         return done.report(was_overtaken=True)
     return done.report()
@@ -146,17 +148,17 @@ def _is_full(run: Sequence[LogFile], merge_bytes: int) -> bool:
 
 def _merge_run(reader: LogReader, run: Sequence[LogFile], done: _Progress) -> None:
     segments: list[Segment] = []
-    damage: DamagedSegment | None = None
+    unreadable: DamagedSegment | UnknownFormat | None = None
     for file in run:
         try:
             segments.append(_read_next(reader, file, segments))
-        except DamagedSegment as error:
-            damage = error
+        except (DamagedSegment, UnknownFormat) as error:
+            unreadable = error
             break
     if len(segments) >= 2:
         _publish_pack(reader, run[: len(segments)], segments, done)
-    if damage is not None:
-        raise damage
+    if unreadable is not None:
+        raise unreadable
 
 
 def _read_next(reader: LogReader, file: LogFile, before: Sequence[Segment]) -> Segment:

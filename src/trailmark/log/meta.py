@@ -16,11 +16,37 @@ from trailmark.log.footer import FORMAT_VERSION, check_version
 from trailmark.log.json_text import JsonObject, object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
 from trailmark.log.storage import Storage
+from trailmark.records import MOST_PORTS
 from trailmark.values import dataclass
 
 META_PATH = "meta.json"
+#: The port of an operator that has only one.
+INPUT_PORT = "input"
 #: What a written stream says instead of the name of an operator.
 WRITTEN_STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input of an operator: its name, and the columns that are logged of it."""
+
+    name: str
+    schema: pa.Schema
+
+    def to_json(self) -> JsonObject:
+        """The port as it is stored."""
+        return {"name": self.name, "schema": _schema_to_json(self.schema)}
+
+    @classmethod
+    def from_json(cls, stored: object) -> Port:
+        """From what is stored; raises ``KeyError`` or ``ValueError``."""
+        fields = object_of(stored)
+        return cls(text_of(fields["name"]), _schema_from_json(object_of(fields["schema"])))
+
+
+def one_port(schema: pa.Schema) -> tuple[Port, ...]:
+    """The ports of an operator with one input."""
+    return (Port(INPUT_PORT, schema),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +58,10 @@ class OperatorMeta:
     operator
         A JSON object that describes the operator: windows, functions, policy, as the layers above
         see fit. Any difference is a change of the query.
-    input_schema, result_schema
-        Columns of the input log and of the results. Their metadata is neither kept nor compared.
+    ports
+        The inputs, in the order of their frames in the input log; none of a written stream.
+    result_schema
+        Columns of the results. Metadata of columns is neither kept nor compared, here nor in ports.
     buckets
         How many logs each stream has.
     query_id
@@ -45,7 +73,7 @@ class OperatorMeta:
     """
 
     operator: JsonObject
-    input_schema: pa.Schema
+    ports: tuple[Port, ...]
     result_schema: pa.Schema
     buckets: int
     query_id: str | None = None
@@ -53,9 +81,14 @@ class OperatorMeta:
     log_id: uuid.UUID = field(default_factory=uuid.uuid4)
 
     @property
+    def input_schema(self) -> pa.Schema:
+        """The columns of the only input, or of the first of several."""
+        return self.ports[0].schema
+
+    @property
     def is_written_stream(self) -> bool:
         """Whether these are the files of a written stream, not of an operator."""
-        return self.operator.get("operator") == WRITTEN_STREAM
+        return _names_stream(self.operator)
 
     def to_json(self) -> bytes:
         """The file as it is stored."""
@@ -63,9 +96,9 @@ class OperatorMeta:
             {
                 "buckets": self.buckets,
                 "first_batch": self.first_batch,
-                "input_schema": _schema_to_json(self.input_schema),
                 "log_id": str(self.log_id),
                 "operator": self.operator,
+                "ports": [port.to_json() for port in self.ports],
                 "query_id": self.query_id,
                 "result_schema": _schema_to_json(self.result_schema),
                 "version": FORMAT_VERSION,
@@ -83,7 +116,7 @@ class OperatorMeta:
         try:
             return cls(
                 operator=object_of(body["operator"]),
-                input_schema=_schema_from_json(object_of(body["input_schema"])),
+                ports=_ports_of_1(body) if body["version"] == 1 else _ports_of(body),
                 result_schema=_schema_from_json(object_of(body["result_schema"])),
                 buckets=whole(body["buckets"], 1, LARGEST_BUCKET + 1),
                 query_id=None if body["query_id"] is None else text_of(body["query_id"]),
@@ -155,11 +188,23 @@ def _other_stream(differences: list[str]) -> SchemaChanged:
 def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
     if stored.buckets != expected.buckets:
         yield f"buckets: {stored.buckets} -> {expected.buckets}"
-    yield from _schema_differences("input", stored.input_schema, expected.input_schema)
+    yield from _port_differences(stored.ports, expected.ports)
     yield from _schema_differences("result", stored.result_schema, expected.result_schema)
     # Compared as it is stored: a tuple and a list are the same thing there.
     is_now = json_text.load(json_text.dump(expected.operator, "operator"))
     yield from _json_differences("operator", stored.operator, is_now)
+
+
+def _port_differences(stored: tuple[Port, ...], expected: tuple[Port, ...]) -> Iterator[str]:
+    old, new = [port.name for port in stored], [port.name for port in expected]
+    if old != new:
+        what = "order of the inputs" if sorted(old) == sorted(new) else "inputs"
+        yield f"{what}: {', '.join(old) or 'none'} -> {', '.join(new) or 'none'}"
+    now = {port.name: port.schema for port in expected}
+    for port in stored:
+        if port.name in now:
+            which = "input" if len(stored) == 1 else f"input {port.name}"
+            yield from _schema_differences(which, port.schema, now[port.name])
 
 
 def _schema_differences(which: str, stored: pa.Schema, expected: pa.Schema) -> Iterator[str]:
@@ -187,6 +232,29 @@ def _json_differences(where: str, stored: object, expected: object) -> Iterator[
 
 def _type_text(column: pa.Field) -> str:
     return f"{column.type}" if column.nullable else f"{column.type} not null"
+
+
+def _names_stream(operator: JsonObject) -> bool:
+    return operator.get("operator") == WRITTEN_STREAM
+
+
+def _ports_of(body: JsonObject) -> tuple[Port, ...]:
+    stored = body["ports"]
+    if not isinstance(stored, list) or len(stored) > MOST_PORTS:
+        raise ValueError(f"no list of up to {MOST_PORTS} ports")
+    ports = tuple(Port.from_json(each) for each in stored)
+    names = [port.name for port in ports]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two ports of the same name: {names}")
+    if not ports and not _names_stream(object_of(body["operator"])):
+        raise ValueError("an operator without a port")
+    return ports
+
+
+def _ports_of_1(body: JsonObject) -> tuple[Port, ...]:
+    """Of the first version of the format, where every operator has one input."""
+    schema = _schema_from_json(object_of(body["input_schema"]))
+    return () if _names_stream(object_of(body["operator"])) else one_port(schema)
 
 
 def _schema_to_json(schema: pa.Schema) -> JsonObject:

@@ -19,10 +19,16 @@ import struct
 from collections.abc import Iterator, Sequence
 from zlib import crc32
 
-from trailmark.errors import LogError, UnknownFormat
+from trailmark.errors import DamagedSegment, OtherQuery, UnknownFormat
 from trailmark.log import json_text
 from trailmark.log.damage import Origin
-from trailmark.log.footer import FORMAT_VERSION, LogIdentity, TimeRange, check_version
+from trailmark.log.footer import (
+    FORMAT_VERSION,
+    LogIdentity,
+    TimeRange,
+    check_stream,
+    check_version,
+)
 from trailmark.log.frame import (
     encode_frame,
     encode_trailer,
@@ -109,7 +115,7 @@ def _entry_from_json(stored: Sequence[object]) -> PackEntry:
 
 def encode_pack(identity: LogIdentity, segments: Sequence[Segment]) -> tuple[list[Part], PackIndex]:
     """The pieces of a pack of verified segments of consecutive batches, and its index."""
-    header = _encode_header()
+    header = _encode_header(FORMAT_VERSION)
     offset = len(header)
     entries = []
     for segment in segments:
@@ -131,8 +137,8 @@ def _entry_of(segment: Segment, offset: int) -> PackEntry:
     )
 
 
-def _encode_header() -> bytes:
-    covered = PACK_HEADER.pack(PACK_MAGIC, FORMAT_VERSION, bytes(6), 0)[:_HEADER_COVERED]
+def _encode_header(version: int) -> bytes:
+    covered = PACK_HEADER.pack(PACK_MAGIC, version, bytes(6), 0)[:_HEADER_COVERED]
     return covered + struct.pack("<I", crc32(covered))
 
 
@@ -162,7 +168,8 @@ def decode_pack_index(
     if stored is None:
         raise origin.mismatch(trailer.footer_offset, "the pack's index is not a JSON object")
     check_version(stored.get("version"), origin)
-    _check_chain(payload, trailer.checksum, origin.moved(trailer.footer_offset))
+    _check_chain(stored["version"], payload, trailer.checksum, origin.moved(trailer.footer_offset))
+    check_stream(stored.get("stream"), origin)
     try:
         index = _index_from_fields(stored)
     except (KeyError, TypeError, ValueError) as error:
@@ -174,9 +181,9 @@ def decode_pack_index(
     return index
 
 
-def _check_chain(payload: memoryview, checksum: int, origin: Origin) -> None:
+def _check_chain(version: int, payload: memoryview, checksum: int, origin: Origin) -> None:
     # All headers of a version are alike, so the chain can be followed without reading this one.
-    start = crc32(_encode_header()[:_HEADER_COVERED])
+    start = crc32(_encode_header(version)[:_HEADER_COVERED])
     if encode_frame(FrameKind.FOOTER, payload, start)[1] != checksum:
         raise origin.mismatch(0, "checksum of the pack's index frame")
 
@@ -198,7 +205,10 @@ def _is_seamless(entries: Sequence[PackEntry], end: int) -> bool:
 
 
 def rescue_segments(data: memoryview, origin: Origin, identity: LogIdentity) -> Iterator[Segment]:
-    """Every whole segment of a pack, without the help of its index."""
+    """Every whole segment of a pack, without the help of its index.
+
+    One that is whole and unknown is refused: what is done with the others would lose it.
+    """
     everything = bytes(data)
     at = everything.find(SEGMENT_MAGIC, PACK_HEADER.size)
     while at >= 0:
@@ -206,7 +216,7 @@ def rescue_segments(data: memoryview, origin: Origin, identity: LogIdentity) -> 
         try:
             length = measure_segment(data[at:], origin.moved(at))
             segment = decode_segment(data[at : at + length], origin.moved(at), expect=identity)
-        except LogError:
+        except (DamagedSegment, OtherQuery):
             pass  # not a segment after all, or not a whole one of this log: look for the next
         else:
             yield segment

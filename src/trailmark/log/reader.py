@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from trailmark.errors import DamagedSegment, MissingSegment
+from trailmark.errors import DamagedSegment, MissingSegment, UnknownFormat
 from trailmark.log.catalog import EMPTY_CATALOG, Catalog
 from trailmark.log.damage import Origin
 from trailmark.log.footer import Footer, LogIdentity
@@ -171,10 +171,10 @@ class LogReader:
 
     @contextmanager
     def _not_recycled(self, file: LogFile) -> Iterator[None]:
-        """What looks damaged and is gone by now was written over: it was trimmed."""
+        """What cannot be read and is gone by now was written over: it was trimmed."""
         try:
             yield
-        except DamagedSegment:
+        except (DamagedSegment, UnknownFormat):
             if self.storage.exists(self.path(file)):
                 raise
             raise FileNotFoundError(self.path(file)) from None

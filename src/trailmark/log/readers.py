@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trailmark.errors import DamagedSegment, SettingError
+from trailmark.errors import DamagedSegment, SettingError, UnknownFormat
 from trailmark.log import json_text
 from trailmark.log.clock import Clock, wall_clock_us
+from trailmark.log.damage import USE_A_NEWER_ONE
 from trailmark.log.names import LARGEST_BATCH
 from trailmark.log.storage import Storage
 from trailmark.records import Stream
@@ -124,9 +125,10 @@ def read_reader(storage: Storage, name: str) -> Reader | None:
         return None  # forgotten since the directory was listed
     try:
         if body is not None:
+            stream = _stream_of(json_text.text_of(body["stream"]), path)
             needs = json_text.whole(body["needs"], 0, LARGEST_BATCH + 1)
             seen_us = json_text.whole(body["seen_us"], -(2**63), 2**63 - 1)
-            return Reader(name, _STREAMS[body["stream"]], needs, seen_us)
+            return Reader(name, stream, needs, seen_us)
     except (KeyError, TypeError, ValueError):
         pass  # whole, and not what a reader writes
     # Guessing could trim what somebody needs.
@@ -136,6 +138,16 @@ def read_reader(storage: Storage, name: str) -> Reader | None:
         fix="Start the reader, which writes it anew with the next batch it commits, or remove the "
         f"reader with trailmark readers PATH --forget {name}.",
     )
+
+
+def _stream_of(name: str, path: str) -> Stream:
+    if name not in _STREAMS:
+        raise UnknownFormat(
+            f"The stream {json_text.shown(name)} is unknown to this Trailmark.",
+            where=path,
+            fix=USE_A_NEWER_ONE,
+        )
+    return _STREAMS[name]
 
 
 def reader_path(name: str) -> str:

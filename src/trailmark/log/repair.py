@@ -13,7 +13,8 @@ What repair may do, and nothing else:
 - finish a merge: delete segments that a whole pack holds as well;
 - build the time index again.
 
-Everything else that is wrong is reported and left as it is.
+Everything else that is wrong is reported and left as it is. A log that holds a whole segment of an
+unknown format is not touched at all.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from trailmark.errors import DamagedSegment
-from trailmark.log.damage import Origin
+from trailmark.errors import DamagedSegment, UnknownFormat
+from trailmark.log.damage import USE_A_NEWER_ONE, Origin
 from trailmark.log.index import index_path, rebuild_index
 from trailmark.log.merge import find_copied
 from trailmark.log.names import LogFile
@@ -31,6 +32,7 @@ from trailmark.log.pack import rescue_segments
 from trailmark.log.reader import LogReader, read_whole
 from trailmark.log.segment import Segment
 from trailmark.log.trim import finish_trim, move_mark_back
+from trailmark.log.unknown import refuse_unknown
 from trailmark.log.verify import Copy, Problem, VerifyReport, verify_log
 
 Deed: TypeAlias = Literal["removed", "set aside", "published again", "rebuilt"]
@@ -63,6 +65,7 @@ def repair_log(reader: LogReader) -> RepairReport:
     """Repair, in the order of the list above."""
     reader = reader.fresh()
     work = _Repair(reader)
+    work.refuse_unknown()
     work.remove_temporaries()
     work.set_aside_incredible()
     work.take_apart_unusable_packs()
@@ -84,6 +87,7 @@ def set_aside_after(reader: LogReader, batch: int) -> RepairReport:
     work = _Repair(reader)
     why = f"everything after batch {batch} was to be set aside"
     catalog = reader.look()
+    refuse_unknown(reader, (file for file in catalog.files if file.last > batch))
     for file in reversed(catalog.files):
         if file.first <= batch < file.last:
             work.take_apart(file, why, up_to=batch)
@@ -106,6 +110,11 @@ class _Repair:
         if self._verified is None:
             self._verified = verify_log(self.reader)
         return self._verified
+
+    def refuse_unknown(self) -> None:
+        for problem in self.verified().problems:
+            if problem.trouble == "unknown":
+                raise UnknownFormat(problem.what, where=problem.path, fix=USE_A_NEWER_ONE)
 
     def remove_temporaries(self) -> None:
         for name in self.reader.storage.clean(self.reader.directory):

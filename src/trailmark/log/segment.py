@@ -14,6 +14,9 @@
             44  u32  crc32 of bytes 0..43, the checksum that the first frame follows
     frames           one Arrow IPC stream each; the last one is the footer, in JSON
     trailer          24 bytes, magic "TMED"
+
+Checksums come first, whatever a segment claims to be; then its version; then streams and kinds of
+frames. So damage is never taken for news, nor news for damage.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ import pyarrow as pa
 
 from trailmark.errors import DamagedSegment, UnknownFormat
 from trailmark.log.damage import Origin
-from trailmark.log.footer import FORMAT_VERSION, Footer, LogIdentity, check_version
+from trailmark.log.footer import Footer, LogIdentity, check_version, unknown_stream
 from trailmark.log.frame import (
     FRAME_HEADER,
     TRAILER,
@@ -135,7 +138,7 @@ class Segment:
         """The error to raise about a frame."""
         frame = self.frames.get(kind)
         at = HEADER.size if frame is None else frame.offset
-        return self.origin.mismatch(at, f"the {kind.name.lower()} frame {detail}")
+        return self.origin.mismatch(at, f"the {kind.label} frame {detail}")
 
     @contextmanager
     def _decoding(self, kind: FrameKind) -> Iterator[None]:
@@ -184,7 +187,7 @@ def encode_segment(
     rows = {kind: table.num_rows for kind, table in frames}
     assert len(rows) == len(frames), "one frame of a kind"
     assert FrameKind.FOOTER not in rows
-    header, checksum = _encode_header(footer.identity, footer.batch)
+    header, checksum = _encode_header(footer)
     parts: list[Part] = [header]
     for kind, table in frames:
         payload = _arrow_stream(table, codecs.of(kind, table))
@@ -197,9 +200,10 @@ def encode_segment(
     return EncodedSegment(parts, checksum, sum(map(len, parts)))
 
 
-def _encode_header(identity: LogIdentity, batch: int) -> tuple[bytes, int]:
-    fields = (SEGMENT_MAGIC, FORMAT_VERSION, identity.stream, 0, identity.log_id.bytes)
-    covered = HEADER.pack(*fields, identity.bucket, 0, batch, 0, 0)[:_HEADER_COVERED]
+def _encode_header(footer: Footer) -> tuple[bytes, int]:
+    identity = footer.identity
+    fields = (SEGMENT_MAGIC, footer.version, identity.stream, 0, identity.log_id.bytes)
+    covered = HEADER.pack(*fields, identity.bucket, 0, footer.batch, 0, 0)[:_HEADER_COVERED]
     checksum = crc32(covered)
     return covered + struct.pack("<I", checksum), checksum
 
@@ -229,7 +233,7 @@ def decode_segment(
 ) -> Segment:
     """Read a whole segment, every byte of it verified; one of another log than ``expect`` is
     refused."""
-    checksum, identity, batch = _decode_header(data, origin)
+    checksum = _check_header(data, origin)
     trailer = read_trailer(data, SEGMENT_END)
     walk = walk_frames(
         data, HEADER.size, checksum, verify=True, is_whole=trailer is not None, origin=origin
@@ -237,10 +241,11 @@ def decode_segment(
     frames = list(walk)
     last = frames.pop()
     _check_end(data, last, trailer, origin)
+    version, identity, batch = _decode_header(data, origin)
     if expect is not None:
         expect.check(identity, origin)
     footer = Footer.from_json(last.payload, origin.moved(last.offset))
-    if (footer.identity, footer.batch) != (identity, batch):
+    if (footer.version, footer.identity, footer.batch) != (version, identity, batch):
         raise origin.mismatch(last.offset, "header and footer name different segments")
     by_kind = {_kind_of(frame, origin): frame for frame in frames}
     if len(by_kind) != len(frames):
@@ -262,22 +267,31 @@ def _end_of(frame: Frame) -> int:
     return frame.offset + FRAME_HEADER.size + padded
 
 
-def _decode_header(data: memoryview, origin: Origin) -> tuple[int, LogIdentity, int]:
+def _check_header(data: memoryview, origin: Origin) -> int:
+    """Verify the header's checksum and return it."""
     if len(data) < HEADER.size:
         raise origin.cut_short(len(data), "the header is incomplete")
-    magic, version, stream, zero1, log_id, bucket, zero2, batch, zero3, checksum = HEADER.unpack(
-        data[: HEADER.size]
-    )
-    if checksum != crc32(data[:_HEADER_COVERED]):
+    checksum = crc32(data[:_HEADER_COVERED])
+    if data[_HEADER_COVERED : HEADER.size] != struct.pack("<I", checksum):
         raise origin.mismatch(0, "checksum of the header")
-    if magic != SEGMENT_MAGIC:
+    if data[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
         raise UnknownFormat(
             "This is not a segment.", where=origin.at(0), fix="Remove the file from the log."
         )
+    return checksum
+
+
+def _decode_header(data: memoryview, origin: Origin) -> tuple[int, LogIdentity, int]:
+    """Version, log and batch of a segment whose checksums are right."""
+    _, version, stream, zero1, log_id, bucket, zero2, batch, zero3, _ = HEADER.unpack(
+        data[: HEADER.size]
+    )
     check_version(version, origin)
-    if (zero1, zero2, zero3) != (0, 0, 0) or stream not in set(Stream) or batch < 0:
+    if stream not in set(Stream):
+        raise unknown_stream(stream, origin)
+    if (zero1, zero2, zero3) != (0, 0, 0) or batch < 0:
         raise origin.mismatch(0, "a field of the header has no meaning")
-    return checksum, LogIdentity(Stream(stream), uuid.UUID(bytes=log_id), bucket), batch
+    return version, LogIdentity(Stream(stream), uuid.UUID(bytes=log_id), bucket), batch
 
 
 def _check_end(data: memoryview, last: Frame, trailer: Trailer | None, origin: Origin) -> None:
@@ -297,10 +311,8 @@ def _kind_of(frame: Frame, origin: Origin) -> FrameKind:
     try:
         return FrameKind(frame.kind)
     except ValueError:
-        raise UnknownFormat(
-            f"Frames of kind {frame.kind} are unknown to this Trailmark.",
-            where=origin.at(frame.offset),
-            fix="Use the Trailmark that wrote it, or a newer one.",
+        raise origin.unknown(
+            frame.offset, f"Frames of kind {frame.kind} are unknown to this Trailmark."
         ) from None
 
 

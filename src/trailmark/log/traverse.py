@@ -45,7 +45,8 @@ def read_forward(reader: LogReader, first: int | None, last: int | None) -> Iter
 
 
 def read_backward(reader: LogReader, newest: int) -> Iterator[Segment | Unreadable]:
-    """Segments from ``newest`` down to the oldest one; what cannot be read is named, not raised.
+    """Segments from ``newest`` down to the oldest one; damaged and missing ones are named, not
+    raised. One that is unknown is raised: nobody may go around it.
 
     A whole segment that is not the one its successor links to counts as damaged. The walk ends at
     the start of the log, or where it was trimmed.

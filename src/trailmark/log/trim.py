@@ -9,6 +9,8 @@ After 1 these files are no part of the log any more, whichever of them are still
 after a power failure. So they need not be deleted one by one, each on disk before the next. What is
 left over of them the next trim deletes. A merge that had read some of them publishes them again, in
 a pack; there, too, the mark hides them.
+
+Before 1, the footers of these files are read: a segment of a later format is not deleted.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from trailmark.log.catalog import Catalog
-from trailmark.log.names import LogFile, mark_name
+from trailmark.log.names import LogFile, mark_name, segment_name
 from trailmark.log.reader import LogReader
+from trailmark.log.unknown import refuse_unknown
 from trailmark.records import NO_BATCH
 from trailmark.values import dataclass
 
@@ -56,6 +59,7 @@ def trim_log(
     """
     catalog = reader.look()
     gone = files_before(catalog, before)[:most]
+    refuse_unknown(reader, set(gone).difference(catalog.left_over))
     start = start_without(catalog, gone, before)
     if gone or start > catalog.start:
         # What is left over may be a name that came back, for what is another segment by now.
@@ -105,9 +109,11 @@ class RepeatedTrim:
 
     def _delete_segments(self, before: int) -> None:
         storage = self._reader.storage
+        gone = [LogFile(segment_name(b), b, b, 0) for b in range(self._oldest, before)]
+        refuse_unknown(self._reader, gone)
         _publish_mark(self._reader, before)
-        for batch in range(self._oldest, before):
-            storage.recycle(self._reader.segment_path(batch))
+        for file in gone:
+            storage.recycle(self._reader.path(file))
         storage.delete(_mark_path(self._reader, self._oldest), synced=False)
         self._oldest = before
 

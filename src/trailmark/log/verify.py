@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from trailmark.errors import DamagedSegment, LogError
+from trailmark.errors import DamagedSegment, LogError, MissingSegment, UnknownFormat
 from trailmark.log.names import LogFile
 from trailmark.log.reader import LogReader
 from trailmark.log.segment import Segment
@@ -15,10 +15,11 @@ from trailmark.records import SegmentLink, Stream
 #: Raises `DamagedSegment` about the contents of a segment.
 Check: TypeAlias = Callable[[Segment], None]
 
-#: damaged: its bytes are wrong. foreign: whole, but not of this log or version. missing: the next
-#: segment names it, the log does not have it. unlinked: it follows another segment than the one
-#: before it. ambiguous: two files hold different segments of the batch.
-Trouble: TypeAlias = Literal["damaged", "foreign", "missing", "unlinked", "ambiguous"]
+#: damaged: its bytes are wrong. unknown: whole, and nothing that this Trailmark can read. foreign:
+#: whole, but not of this log. missing: the next segment names it, the log does not have it.
+#: unlinked: it follows another segment than the one before it. ambiguous: two files hold different
+#: segments of the batch.
+Trouble: TypeAlias = Literal["damaged", "unknown", "foreign", "missing", "unlinked", "ambiguous"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def verify_log(reader: LogReader, check: Check | None = None) -> VerifyReport:
     copies.sort(key=lambda copy: copy.batch)
     problems = [problem for problem in problems if problem.path in held]
     for file in catalog.incredible:
-        problems.append(_problem(reader.incredible(file), file.first, reader.path(file)))
+        problems.append(problem_of(reader.incredible(file), file.first, reader.path(file)))
     problems += _check_order(reader, copies, catalog.start)
     problems.sort(key=lambda problem: problem.batch)
     size = sum(file.size for file in catalog.files)
@@ -101,7 +102,7 @@ def _read_copies(
             reader.check_pack_start(file)
             reader.pack_index(file)
     except LogError as error:
-        problem = _problem(error, file.first, reader.path(file))
+        problem = problem_of(error, file.first, reader.path(file))
         problems.append(problem)
         yield from (Copy(batch, file, problem.trouble) for batch in batches)
         return
@@ -114,14 +115,23 @@ def _read_copies(
                 check(segment)
             yield Copy(batch, file, None, segment.link, segment.footer.previous)
         except LogError as error:
-            problem = _problem(error, batch, reader.path(file))
+            problem = problem_of(error, batch, reader.path(file))
             problems.append(problem)
             yield Copy(batch, file, problem.trouble)
 
 
-def _problem(error: LogError, batch: int, path: str) -> Problem:
-    trouble: Trouble = "damaged" if isinstance(error, DamagedSegment) else "foreign"
-    return Problem(trouble, batch, path, f"{error.what} ({error.where})")
+def trouble_of(error: LogError) -> Trouble:
+    """What is the matter with a file that was refused."""
+    if isinstance(error, MissingSegment):
+        return "missing"
+    if isinstance(error, DamagedSegment):
+        return "damaged"
+    return "unknown" if isinstance(error, UnknownFormat) else "foreign"
+
+
+def problem_of(error: LogError, batch: int, path: str) -> Problem:
+    """The problem with a file that was refused."""
+    return Problem(trouble_of(error), batch, path, f"{error.what} ({error.where})")
 
 
 def _check_order(reader: LogReader, copies: Sequence[Copy], start: int) -> Iterator[Problem]:

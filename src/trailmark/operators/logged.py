@@ -12,7 +12,8 @@ import pyarrow as pa
 from trailmark.errors import UnknownFormat
 from trailmark.kernel.columns import contiguous
 from trailmark.log import OperatorMeta, Segment
-from trailmark.log.json_text import text_of
+from trailmark.log.damage import USE_A_NEWER_ONE
+from trailmark.log.json_text import shown, text_of
 from trailmark.log.meta import META_PATH
 from trailmark.log.rows import same_columns
 from trailmark.operators.footprints import footprint_trouble
@@ -22,6 +23,20 @@ from trailmark.state.keys import KeyLayout
 from trailmark.values import dataclass
 from trailmark.windows.bounds import BOUNDS
 from trailmark.windows.spec import TimeWindow, Window, window_from_description
+
+#: The kinds of operators whose logs are known.
+_KINDS = ("aggregate",)
+
+
+def check_operator(meta: OperatorMeta) -> None:
+    """Refuse the logs of a kind of operator that is not known."""
+    kind = meta.operator.get("operator")
+    if kind not in _KINDS:
+        raise _unknown(f"Operators of kind {shown(kind)} are unknown to this Trailmark.")
+
+
+def _unknown(what: str) -> UnknownFormat:
+    return UnknownFormat(what, where=META_PATH, fix=USE_A_NEWER_ONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +53,12 @@ class LoggedForm:
     @classmethod
     def of(cls, meta: OperatorMeta) -> LoggedForm:
         """What the logs of an operator say of themselves."""
+        check_operator(meta)
         try:
             return cls._of(meta)
         except (KeyError, TypeError, ValueError) as error:
-            raise UnknownFormat(
-                f"The description of the operator cannot be understood ({error!r}).",
-                where=META_PATH,
-                fix="Use the Trailmark that wrote it, or a newer one.",
+            raise _unknown(
+                f"The description of the operator cannot be understood ({error!r})."
             ) from error
 
     @classmethod

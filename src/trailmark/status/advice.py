@@ -10,10 +10,11 @@ from trailmark.records import Stream
 
 #: What helps whatever batch it is.
 _FIXES: Mapping[Trouble, str] = {
-    "foreign": (
-        "If a newer Trailmark wrote it, use that. Else it does not belong here: move the file out "
-        "of the log."
+    "unknown": (
+        "Use the Trailmark that wrote it, or a newer one. Leave the file where it is: this "
+        "Trailmark goes neither around it nor on behind it."
     ),
+    "foreign": "It does not belong here: move the file out of the log.",
     "ambiguous": "The pack counts. A writer came back late: move the .seg file out of the log.",
     "unlinked": (
         "Two queries wrote to this path, or files come from different backups. Bring both files "

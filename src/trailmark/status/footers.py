@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailmark.errors import LogError, MissingSegment
+from trailmark.errors import LogError, MissingSegment, UnknownFormat
 from trailmark.log import Footer, StreamLog
 from trailmark.log.catalog import Catalog
 from trailmark.records import NO_BATCH, SegmentLink
@@ -25,7 +25,7 @@ class NewestFooters:
 
     def read(self) -> tuple[Catalog, list[Footer], str]:
         """What the log holds, its newest footers (newest first), and why the very newest is not
-        among them, if it cannot be read."""
+        among them, if it cannot be read; or else why another one is not, if it is unknown."""
         for _ in range(_LOOKS):
             catalog = self._log.reader.look()
             newest = catalog.newest()
@@ -37,15 +37,19 @@ class NewestFooters:
             except MissingSegment as error:
                 first, problem = None, error.what
             except LogError as error:
-                first, problem = None, f"{error.what} ({error.where})"
+                first, problem = None, _text(error)
                 break
-        footers = self._walk(catalog, newest, first)
+        footers, unknown = self._walk(catalog, newest, first)
         self._known = {batch: self._known[batch] for batch in footers if batch in self._known}
-        return catalog, list(footers.values()), problem
+        return catalog, list(footers.values()), problem or unknown
 
-    def _walk(self, catalog: Catalog, newest: int, first: Footer | None) -> dict[int, Footer]:
-        """Footers from the newest down, by batch; what cannot be read is left out."""
+    def _walk(
+        self, catalog: Catalog, newest: int, first: Footer | None
+    ) -> tuple[dict[int, Footer], str]:
+        """Footers from the newest down, by batch; what cannot be read is left out, and what is
+        unknown is told."""
         found = {} if first is None else {newest: first}
+        unknown = ""
         above = first
         for batch in range(newest - 1, max(catalog.oldest(), newest - self._most + 1) - 1, -1):
             try:
@@ -55,9 +59,11 @@ class NewestFooters:
                 if self._log.start() > batch:
                     break  # trimmed meanwhile, and so is everything before it
                 above = None
-            except LogError:
+            except LogError as error:
                 above = None  # verify says what is wrong with it
-        return found
+                if isinstance(error, UnknownFormat):
+                    unknown = unknown or _text(error)
+        return found, unknown
 
     def _read(self, batch: int, link: SegmentLink | None) -> Footer:
         """A footer; the remembered one if the link shows that it is still the same."""
@@ -65,3 +71,7 @@ class NewestFooters:
         if known is None or link is None or link != SegmentLink(batch, known[1]):
             known = self._known[batch] = self._log.read_footer(batch)
         return known[0]
+
+
+def _text(error: LogError) -> str:
+    return f"{error.what} ({error.where})"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trailmark.checkpoint.account import Account
 from trailmark.errors import MissingSegment, UnknownFormat
 from trailmark.log import OperatorMeta, Origin, Storage, StreamLog, read_meta
+from trailmark.operators.logged import check_operator
 from trailmark.records import NO_BATCH, OPERATOR_STREAMS, Stream
 from trailmark.settings import LogSettings
 
@@ -24,11 +25,15 @@ def existing_meta(storage: Storage) -> OperatorMeta:
 
 
 class OperatorFiles:
-    """Opens the logs of an operator by what its description says, without the operator itself."""
+    """Opens the logs of an operator by what its description says, without the operator itself.
+
+    Logs of a kind of operator that is not known are refused: what they hold is not known either.
+    """
 
     def __init__(self, storage: Storage, settings: LogSettings | None = None) -> None:
         self.storage = storage
         self.meta = existing_meta(storage)
+        check_operator(self.meta)
         self._settings = settings
 
     @property

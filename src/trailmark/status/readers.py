@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from trailmark.errors import DamagedSegment
+from trailmark.errors import DamagedSegment, UnknownFormat
 from trailmark.log import Storage
 from trailmark.log.readers import read_reader, reader_names
 from trailmark.records import Stream
@@ -64,7 +64,7 @@ def read_readers(storage: Storage, ends: Mapping[Stream, int]) -> tuple[ReaderSt
 def _read(storage: Storage, name: str, ends: Mapping[Stream, int]) -> ReaderStatus | None:
     try:
         reader = read_reader(storage, name)
-    except DamagedSegment as error:
+    except (DamagedSegment, UnknownFormat) as error:
         return ReaderStatus(name, problem=error.what, fix=error.fix)
     if reader is None:
         return None

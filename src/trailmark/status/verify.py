@@ -8,17 +8,16 @@ from typing import Any
 
 from trailmark.checkpoint.account import Account
 from trailmark.engine.watermark import read_watermark
-from trailmark.errors import DamagedSegment, LogError
+from trailmark.errors import DamagedSegment, LogError, UnknownFormat
 from trailmark.log import Segment, Storage, StreamLog
-from trailmark.log.readers import reader_path
-from trailmark.log.verify import Check, Problem, VerifyReport
+from trailmark.log.readers import read_reader, reader_names, reader_path
+from trailmark.log.verify import Check, Problem, VerifyReport, trouble_of
 from trailmark.operators.logged import LoggedForm
 from trailmark.records import Stream
 from trailmark.status import marks
 from trailmark.status.advice import next_step
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.read_only import ReadOnly, ignore
-from trailmark.status.readers import read_readers
 from trailmark.values import dataclass
 
 #: A log that changes while it is read is read again so often, until nothing seems to be missing.
@@ -126,7 +125,7 @@ def verify_operator(
             newest = log.reader.look_at_all().newest()
             done.findings += [_finding(log, each, account, newest) for each in report.problems]
     done.findings += _damaged_watermarks(looking)
-    done.findings += damaged_readers(looking)
+    done.findings += unreadable_readers(looking)
     return Verification(len(logs), done.batches, done.bytes, tuple(done.findings))
 
 
@@ -170,6 +169,8 @@ def _finding(log: StreamLog, problem: Problem, account: Account | None, newest: 
 
 
 def _meta_finding(error: LogError) -> Finding:
+    if isinstance(error, UnknownFormat):
+        return Finding("meta.json", "unknown", error.what, error.fix)
     return Finding(
         "meta.json",
         "damaged",
@@ -190,8 +191,10 @@ def _damaged_watermarks(storage: Storage) -> Iterator[Finding]:
             yield Finding(path, "damaged", error.what, error.fix)
 
 
-def damaged_readers(storage: Storage) -> Iterator[Finding]:
+def unreadable_readers(storage: Storage) -> Iterator[Finding]:
     """The named readers whose files cannot be read. Nothing can be trimmed because of them."""
-    for reader in read_readers(storage, {}):
-        if reader.problem:
-            yield Finding(reader_path(reader.name), "damaged", reader.problem, reader.fix)
+    for name in reader_names(storage):
+        try:
+            read_reader(storage, name)
+        except LogError as error:
+            yield Finding(reader_path(name), trouble_of(error), error.what, error.fix)

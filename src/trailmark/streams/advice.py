@@ -8,10 +8,11 @@ from trailmark.log.verify import Problem, Trouble
 
 #: What helps whatever batch it is.
 _FIXES: Mapping[Trouble, str] = {
-    "foreign": (
-        "If a newer Trailmark wrote it, use that. Else it does not belong here: bring the right "
-        "file back from a backup."
+    "unknown": (
+        "Use the Trailmark that wrote it, or a newer one. Leave the file where it is: this "
+        "Trailmark goes neither around it nor on behind it."
     ),
+    "foreign": "It does not belong here: bring the right file back from a backup.",
     "ambiguous": (
         "The pack counts. A writer came back late: move the .seg file out of the log. Its query "
         "writes the batch again."
@@ -38,8 +39,8 @@ def about_manifest(problem: Problem, newest: int) -> str:
 
 def about_data(problem: Problem, newest: int) -> str:
     """What to do about a problem with a data file of a batch."""
-    if problem.trouble == "foreign":
-        return _FIXES["foreign"]
+    if problem.trouble in ("unknown", "foreign"):
+        return _FIXES[problem.trouble]
     when = "once there is a newer batch, " if problem.batch == newest else ""
     return f"Bring the file back from a backup, or {when}{_give_up(problem.batch)}"
 

@@ -79,7 +79,7 @@ class StreamDescription:
                 "source_schema": self.source_schema,
                 "time": self.time_column,
             },
-            input_schema=pa.schema([]),
+            ports=(),
             result_schema=self.schema,
             buckets=self.buckets,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trailmark.errors import BatchGoesBackward, InputDiffers, LogError
+from trailmark.errors import BatchGoesBackward, DamagedSegment, InputDiffers, MissingSegment
 from trailmark.log import StreamLog
 from trailmark.records import NO_BATCH
 from trailmark.streams.files import DataFile, rows_of
@@ -73,7 +73,7 @@ def _count_rows(log: StreamLog, newest: Manifest, writer: str) -> int | None:
     while found.batch:
         try:
             before = read_manifest(log, found.batch - 1)
-        except LogError:
+        except (DamagedSegment, MissingSegment):
             return None
         if before.writers.get(writer) != number:
             break

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trailmark.errors import DamagedSegment, LogError, MissingSegment
+from trailmark.errors import LogError, MissingSegment
 from trailmark.log import Clock, Storage, wall_clock_us
-from trailmark.log.verify import Problem, Trouble
+from trailmark.log.verify import Problem, problem_of
 from trailmark.records import FrameKind, Stream
 from trailmark.settings import DAY
 from trailmark.status.read_only import ReadOnly, ignore
-from trailmark.status.verify import Finding, Verification, damaged_readers, verify_settled
+from trailmark.status.verify import Finding, Verification, unreadable_readers, verify_settled
 from trailmark.streams.advice import about_data, about_manifest
 from trailmark.streams.files import DataFile, open_file, written_at
 from trailmark.streams.manifest import Manifest, read_manifest
@@ -50,7 +50,7 @@ def verify_stream(
     for batch in catalog.batches():
         if batch not in known:
             findings += data.verify(batch)
-    findings += damaged_readers(files.storage)
+    findings += unreadable_readers(files.storage)
     notes = _left_over(files, clock())
     size = report.bytes + data.bytes
     return Verification(1, report.batches, size, tuple(findings), data.count, tuple(notes))
@@ -73,7 +73,7 @@ class _Data:
             if isinstance(error, MissingSegment) and batch < self.files.log.start():
                 return  # trimmed meanwhile
             path = self.files.log.reader.segment_path(batch)
-            yield _about_manifest(_problem(error, batch, path), self.newest)
+            yield _about_manifest(problem_of(error, batch, path), self.newest)
             return
         for file in manifest.files:
             yield from self._verify_file(manifest, file)
@@ -86,20 +86,11 @@ class _Data:
             # A trim removes the manifest first: if that is still there, nobody trims.
             if isinstance(error, MissingSegment) and not self.files.log.contains(manifest.batch):
                 return
-            problem = _problem(error, manifest.batch, file.path)
+            problem = problem_of(error, manifest.batch, file.path)
             fix = about_data(problem, self.newest)
             yield _finding(problem, fix, Stream.DATA, file.bucket)
         self.count += 1
         self.bytes += file.bytes
-
-
-def _problem(error: LogError, batch: int, path: str) -> Problem:
-    trouble: Trouble = "foreign"
-    if isinstance(error, MissingSegment):
-        trouble = "missing"
-    elif isinstance(error, DamagedSegment):
-        trouble = "damaged"
-    return Problem(trouble, batch, path, f"{error.what} ({error.where})")
 
 
 def _about_manifest(problem: Problem, newest: int) -> Finding:
@@ -118,7 +109,7 @@ def _left_over(files: StreamFiles, now_us: int) -> Iterator[str]:
         found = left_over_files(files.storage, files.meta, files.log, _ANY_TIME)
         before_us = left_over_before(files.log, now_us)
     except LogError:
-        yield "Which data files are left over cannot be told: a manifest is damaged or missing."
+        yield "Which data files are left over cannot be told: a manifest cannot be read."
         return
     if found:
         old = sum(1 for path in found if written_at(path) < before_us)

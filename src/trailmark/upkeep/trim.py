@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from trailmark.errors import LogError, MissingSegment
+from trailmark.errors import LogError, MissingSegment, UnknownFormat
 from trailmark.log import StreamLog
 from trailmark.log.trim import files_before
+from trailmark.log.unknown import refuse_unknown
 from trailmark.records import OPERATOR_STREAMS, Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Held, Needed
@@ -30,7 +31,7 @@ class LogTrim:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTrim:
-    """What was removed from all logs; ``left_alone`` says of which buckets nothing, and why."""
+    """What was removed from all logs; ``left_alone`` says from which of them nothing, and why."""
 
     logs: tuple[LogTrim, ...]
     left_alone: tuple[str, ...]
@@ -65,7 +66,11 @@ def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -
         for stream in OPERATOR_STREAMS:
             unneeded = min(before, needed.of(stream))
             held = Held.by_readers(files.storage, stream, unneeded)
-            logs.append(_trim(files.log(stream, bucket), held, dry_run))
+            try:
+                logs.append(_trim(files.log(stream, bucket), held, dry_run))
+            except UnknownFormat as error:
+                name = f"bucket {bucket} {stream.name.lower()}"
+                left_alone.append(f"{name}: {error.what} ({error.where})")
     return OperatorTrim(tuple(logs), tuple(left_alone))
 
 
@@ -84,7 +89,9 @@ def _settle_extent(output: StreamLog, oldest: int, newest: int) -> None:
 def _trim(log: StreamLog, held: Held, dry_run: bool) -> LogTrim:
     stream, bucket, before = log.identity.stream, log.identity.bucket, held.before
     if dry_run:
-        found = files_before(log.reader.look(), before)
+        catalog = log.reader.look()
+        found = files_before(catalog, before)
+        refuse_unknown(log.reader, set(found).difference(catalog.left_over))
         names, size = tuple(file.name for file in found), sum(file.size for file in found)
     else:
         report = log.trim(before)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from trailmark.engine import commits
 from trailmark.errors import MissingSegment, SettingError
 from trailmark.log import StreamLog
+from trailmark.log.unknown import refuse_unknown
 from trailmark.log.verify import Problem
 from trailmark.records import Stream
 from trailmark.status import marks
@@ -67,8 +68,8 @@ class TruncateReport:
 def plan_truncate(files: OperatorFiles, to_batch: int) -> TruncatePlan:
     """Find out what is newer than a batch, and that the query could go on after it.
 
-    Refused if a bucket does not have the batch, or if its state at the end of it cannot be rebuilt
-    from what is in the logs.
+    Refused if a bucket does not have the batch, if its state at the end of it cannot be rebuilt
+    from what is in the logs, or if something newer is of an unknown format.
     """
     for bucket in files.buckets:
         _check_bucket(files, bucket, to_batch)
@@ -129,6 +130,7 @@ def _check_bucket(files: OperatorFiles, bucket: int, to_batch: int) -> None:
 def _cut(log: StreamLog, to_batch: int) -> LogCut:
     catalog = log.reader.look()
     after = [file for file in catalog.files if file.last > to_batch]
+    refuse_unknown(log.reader, after)
     apart = sum(1 for file in after if file.first <= to_batch)
     size = sum(file.size for file in after)
     return LogCut(log.directory, catalog.newest(), len(after) - apart, apart, size)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.disk import SimulatedDisk
 from tests.support.logs import fill, footer_of, open_log
 from tests.support.reseal import guarded
-from trailmark.errors import DamagedSegment, SettingError
+from trailmark.errors import DamagedSegment, SettingError, UnknownFormat
 from trailmark.log import Footer, LocalStorage, Origin, read_meta
 from trailmark.log.json_text import MOST_BYTES, dump, dump_guarded, load, load_guarded
 from trailmark.log.readers import read_reader, register
@@ -85,6 +85,8 @@ def test_a_footer_with_a_strange_field_is_damaged(place: list[str], value: Any) 
         inner = inner[name]
     may_be: dict[str, Any] = {"attributes": {}, "rows": {}, "time_range": None}
     is_right = len(place) == 1 and place[0] in may_be and may_be[place[0]] == value
+    # A text may be the name of a stream that is not known yet.
+    is_right = is_right or (place == ["stream"] and isinstance(value, str))
     inner[place[-1]] = 7 if is_right else value
     with pytest.raises(DamagedSegment, match="missing or strange"):
         Footer.from_json(json.dumps(fields).encode(), Origin("x"))
@@ -97,7 +99,9 @@ def test_a_reader_whose_file_is_strange_is_named(value: Any) -> None:
     for place in ("needs", "seen_us", "stream"):
         body = {"name": "billing", "needs": 3, "seen_us": 5, "stream": "input", place: value}
         storage.replace("readers/billing.json", [guarded(body)])
-        with pytest.raises(DamagedSegment, match="billing"):
+        # A text may be the name of a stream that is not known yet.
+        is_unknown = place == "stream" and isinstance(value, str)
+        with pytest.raises(UnknownFormat if is_unknown else DamagedSegment, match="billing"):
             read_reader(storage, "billing")
 
 

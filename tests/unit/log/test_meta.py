@@ -11,10 +11,12 @@ from tests.support.logs import OTHER_ID
 from trailmark.errors import DamagedSegment, OtherQuery, SchemaChanged, UnknownFormat
 from trailmark.log import OperatorMeta, create_or_open, read_meta
 from trailmark.log.json_text import dump_guarded
+from trailmark.log.meta import Port, one_port
+from trailmark.records import MOST_PORTS
 
 META = OperatorMeta(
     operator={"window": {"count": 10}, "values": ["avg(price)"], "policy": {"q": 4}},
-    input_schema=pa.schema([("item", pa.int32()), ("price", pa.int32())]),
+    ports=one_port(pa.schema([("item", pa.int32()), ("price", pa.int32())])),
     result_schema=pa.schema([("item", pa.int32()), ("avg", pa.float64())]),
     buckets=8,
     query_id="q-1",
@@ -71,7 +73,7 @@ WIDER = pa.schema([("item", pa.int32()), ("price", pa.int64()), ("shop", pa.stri
     [
         (replace(META, buckets=9), ["buckets: 8 -> 9"]),
         (
-            replace(META, input_schema=WIDER),
+            replace(META, ports=one_port(WIDER)),
             ["input column price: int32 -> int64", "input column shop: absent -> string"],
         ),
         (
@@ -79,7 +81,7 @@ WIDER = pa.schema([("item", pa.int32()), ("price", pa.int64()), ("shop", pa.stri
             ["result column avg: double -> absent"],
         ),
         (
-            replace(META, input_schema=pa.schema(list(META.input_schema)[::-1])),
+            replace(META, ports=one_port(pa.schema(list(META.input_schema)[::-1]))),
             ["order of the input columns: item, price -> price, item"],
         ),
         (
@@ -101,7 +103,7 @@ def test_schema_metadata_and_spelling_do_not_matter(disk: SimulatedDisk) -> None
     create_or_open(disk.storage(), META)
     marked = META.input_schema.with_metadata({"from": "spark"})
     respelled = {**META.operator, "values": ("avg(price)",)}
-    assert create_or_open(disk.storage(), replace(META, input_schema=marked, operator=respelled))
+    assert create_or_open(disk.storage(), replace(META, ports=one_port(marked), operator=respelled))
 
 
 def test_every_flip_is_refused_or_changes_nothing(disk: SimulatedDisk) -> None:
@@ -129,16 +131,84 @@ def test_every_truncation_is_refused(disk: SimulatedDisk) -> None:
 
 def test_a_later_version_is_unknown(disk: SimulatedDisk) -> None:
     body = json.loads(META.to_json())["body"]
-    body["version"] = 2
+    body["version"] = 3
     disk.storage().publish("meta.json", [dump_guarded(body, "body")])
-    with pytest.raises(UnknownFormat, match="version 2"):
+    with pytest.raises(UnknownFormat, match=r"version 3 .* reads versions 1 and 2"):
         create_or_open(disk.storage(), META)
 
 
 def test_people_can_read_the_columns(disk: SimulatedDisk) -> None:
     create_or_open(disk.storage(), META)
     body = json.loads(disk.content("meta.json"))["body"]
-    assert body["input_schema"]["columns"] == ["item: int32", "price: int32"]
+    (port,) = body["ports"]
+    assert port["name"] == "input"
+    assert port["schema"]["columns"] == ["item: int32", "price: int32"]
+
+
+def of_version_1(meta: OperatorMeta) -> bytes:
+    body = json.loads(meta.to_json())["body"]
+    (port,) = body.pop("ports") or [{"schema": Port("", pa.schema([])).to_json()["schema"]}]
+    return dump_guarded({**body, "input_schema": port["schema"], "version": 1}, "body")
+
+
+def test_a_description_of_version_1_is_opened_and_stays_as_it_is(disk: SimulatedDisk) -> None:
+    disk.storage().publish("meta.json", [of_version_1(META)])
+    before = disk.content("meta.json")
+    assert create_or_open(disk.storage(), META) == META
+    assert disk.content("meta.json") == before
+    with pytest.raises(SchemaChanged, match="input column price: int32 -> int64"):
+        create_or_open(disk.storage(), replace(META, ports=one_port(WIDER)))
+
+
+def test_a_stream_of_version_1_is_opened_without_ports(disk: SimulatedDisk) -> None:
+    stream = replace(META, operator={"operator": "stream"}, ports=())
+    disk.storage().publish("meta.json", [of_version_1(stream)])
+    assert create_or_open(disk.storage(), stream).ports == ()
+
+
+LEFT, RIGHT = Port("left", META.input_schema), Port("right", META.result_schema)
+TWO = replace(META, ports=(LEFT, RIGHT))
+
+
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        ((RIGHT, LEFT), ["order of the inputs: left, right -> right, left"]),
+        ((LEFT,), ["inputs: left, right -> left"]),
+        (
+            (LEFT, Port("other", WIDER)),
+            ["inputs: left, right -> left, other"],
+        ),
+        ((Port("left", WIDER.remove(2)), RIGHT), ["input left column price: int32 -> int64"]),
+        (
+            (LEFT, Port("right", pa.schema(list(RIGHT.schema)[::-1]))),
+            ["order of the input right columns: item, avg -> avg, item"],
+        ),
+    ],
+)
+def test_changed_ports_are_refused_by_name(
+    disk: SimulatedDisk, ports: tuple[Port, ...], said: list[str]
+) -> None:
+    assert create_or_open(disk.storage(), TWO) == TWO
+    with pytest.raises(SchemaChanged) as caught:
+        create_or_open(disk.storage(), replace(TWO, ports=ports))
+    assert [line.strip() for line in caught.value.what.splitlines()[1:]] == said
+
+
+@pytest.mark.parametrize(
+    "ports",
+    [
+        (LEFT, LEFT),
+        tuple(Port(str(number), LEFT.schema) for number in range(MOST_PORTS + 1)),
+        (),
+    ],
+)
+def test_ports_that_no_operator_can_have_are_damage(
+    disk: SimulatedDisk, ports: tuple[Port, ...]
+) -> None:
+    disk.storage().publish("meta.json", [replace(META, ports=ports).to_json()])
+    with pytest.raises(DamagedSegment, match="port"):
+        read_meta(disk.storage())
 
 
 def test_a_crash_while_creating_leaves_nothing_or_all(disk: SimulatedDisk) -> None:

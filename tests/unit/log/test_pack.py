@@ -34,7 +34,7 @@ def test_a_pack_holds_the_segments_byte_for_byte(disk: SimulatedDisk) -> None:
     segments = [disk.content(segment_file(batch)) for batch in range(3)]
     log.merge(2)
     pack = disk.content(pack_file(0, 2))
-    assert pack[:12] == b"TMPK\x01\x00" + bytes(6)
+    assert pack[:12] == b"TMPK\x02\x00" + bytes(6)
     assert pack[12:16] == crc32(pack[:12]).to_bytes(4, "little")
     assert pack[16:].startswith(b"".join(segments))
     index_at, index_crc, checksum, own_crc, magic = struct.unpack("<QIII4s", pack[-24:])
@@ -85,7 +85,11 @@ def nothing(index: dict[str, object]) -> None:
 
 
 def later_version(index: dict[str, object]) -> None:
-    index["version"] = 2
+    index["version"] = 3
+
+
+def other_stream(index: dict[str, object]) -> None:
+    index["stream"] = "sketches"
 
 
 def other_log(index: dict[str, object]) -> None:
@@ -118,7 +122,8 @@ def without_entries(index: dict[str, object]) -> None:
     ("change", "chain", "expected", "said"),
     [
         (nothing, 1, DamagedSegment, "index frame"),
-        (later_version, 0, UnknownFormat, "version 2"),
+        (later_version, 0, UnknownFormat, "version 3"),
+        (other_stream, 0, UnknownFormat, "stream 'sketches'"),
         (other_log, 0, OtherQuery, "log_id"),
         (swapped, 0, DamagedSegment, "has gaps"),
         (shifted, 0, DamagedSegment, "has gaps"),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.logs import IDENTITY, LOG_ID, OTHER_ID, footer_of, rows_of
+from tests.support.reseal import Opened, open_segment
 from trailmark.errors import DamagedSegment, OtherQuery, SettingError, UnknownFormat
 from trailmark.log import (
     Codecs,
@@ -79,7 +80,7 @@ def test_a_segment_without_rows_is_a_segment() -> None:
 
 def test_header_frames_and_trailer_lie_where_the_format_says() -> None:
     data = joined(footer_of(), (FrameKind.INPUT, rows_of(7)))
-    assert data[:8] == b"TMSG\x01\x00\x01\x00"
+    assert data[:8] == b"TMSG\x02\x00\x01\x00"
     assert data[8:24] == LOG_ID.bytes
     assert struct.unpack_from("<IIqI", data, 24) == (3, 0, 7, 0)
     header_crc = crc32(data[:44])
@@ -148,18 +149,83 @@ def resealed(data: bytes, offset: int, value: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_a_later_version_of_the_format_is_unknown_not_damaged() -> None:
-    data = joined(footer_of())
-    with pytest.raises(UnknownFormat, match="version 2") as caught:
-        decoded(resealed(data, 4, b"\x02\x00"))
-    assert "newer" in caught.value.fix
+def whole() -> Opened:
+    return open_segment(joined(footer_of(), (FrameKind.INPUT, rows_of(7))))
 
 
-def test_a_later_version_is_noticed_from_the_footer_alone() -> None:
-    text = json.loads(footer_of().to_json())
-    text["version"] = 2
-    with pytest.raises(UnknownFormat, match="version 2"):
+def in_header(place: int, value: int) -> Opened:
+    header = list(whole().header)
+    header[place] = value
+    return replace(whole(), header=tuple(header))
+
+
+def with_footer(**changed: object) -> Opened:
+    return whole().with_fields({**whole().fields, **changed})
+
+
+@pytest.mark.parametrize(
+    ("news", "said"),
+    [
+        (whole().of_version(3), "version 3 of the log format"),
+        (whole().of_version(0), "version 0 of the log format"),
+        (in_header(1, 3), "version 3 of the log format"),
+        (whole().with_unknown_kind(), "Frames of kind 'sketches'"),
+        (replace(whole(), frames=((9, b""),)), "Frames of kind 9"),
+        (with_footer(rows={"input": 3, "sketches": 0}), "Frames of kind 'sketches'"),
+        (in_header(2, 9), "stream 9"),
+        (with_footer(stream="sketches"), "stream 'sketches'"),
+        # What the rest says does not matter then: it may have another meaning.
+        (with_footer(version=3, rows=None, stream=7, batch=-1), "version 3 of the log format"),
+        (replace(in_header(7, -5), header=in_header(2, 9).header), "stream 9"),
+    ],
+)
+def test_what_is_whole_and_unknown_is_told_as_such_with_its_place(news: Opened, said: str) -> None:
+    data = news.sealed()
+    with pytest.raises(UnknownFormat, match=said) as caught:
+        decoded(data)
+    assert caught.value.where.startswith("in/00003/x.seg, byte ")
+    assert caught.value.fix == "Use the Trailmark that wrote it, or a newer one."
+    for place in range(0, len(data), 7):
+        damaged = bytearray(data)
+        damaged[place] ^= 16
+        with pytest.raises(DamagedSegment):
+            decoded(bytes(damaged))
+    with pytest.raises(DamagedSegment, match="cut short"):
+        decoded(data[:-1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"version": 3}, "version 3"),
+        ({"version": True}, "version True"),
+        ({"version": None}, "version None"),
+        ({"stream": "sketches"}, "stream 'sketches'"),
+        ({"rows": {"input32": 1}}, "kind 'input32'"),
+        ({"rows": {"footer": 1}}, "kind 'footer'"),
+    ],
+)
+def test_what_is_unknown_is_noticed_from_the_footer_alone(
+    changed: dict[str, object], said: str
+) -> None:
+    text = {**json.loads(footer_of().to_json()), **changed}
+    with pytest.raises(UnknownFormat, match=said):
         Footer.from_json(json.dumps(text).encode(), ORIGIN)
+
+
+def test_segments_of_version_1_are_read_as_they_are() -> None:
+    data = whole().of_version(1).sealed()
+    segment = decoded(data)
+    assert segment.footer == replace(footer_of(), rows={FrameKind.INPUT: 3}, version=1)
+    assert segment.table(FrameKind.INPUT) == rows_of(7)
+    footer, _ = decode_footer(memoryview(data), len(data), ORIGIN)
+    assert footer == segment.footer
+
+
+def test_header_and_footer_of_different_versions_are_refused() -> None:
+    for news in (in_header(1, 1), with_footer(version=1)):
+        with pytest.raises(DamagedSegment, match="header and footer"):
+            decoded(news.sealed())
 
 
 def test_something_else_under_a_segments_name_is_unknown() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from zlib import crc32
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,6 @@ from trailmark.errors import (
     MissingSegment,
     OtherQuery,
     SettingError,
-    UnknownFormat,
 )
 from trailmark.log import StreamLog
 from trailmark.records import (
@@ -147,17 +145,6 @@ def test_a_file_copied_to_another_place_is_refused(
     for look in (log.read, log.read_footer):
         with pytest.raises(expected):
             look(int(target[-24:-4]))
-
-
-def test_a_file_of_a_later_version_is_unknown(disk: SimulatedDisk) -> None:
-    disk.storage().publish("in/00003/00000000000000000000.seg", [later_version()])
-    with pytest.raises(UnknownFormat, match="version 2"):
-        open_log(disk.storage()).read(0)
-
-
-def later_version() -> bytes:
-    header = b"TMSG\x02\x00\x01\x00" + LOG_ID.bytes + bytes(20)
-    return header + crc32(header).to_bytes(4, "little") + bytes(100)
 
 
 @pytest.mark.parametrize(

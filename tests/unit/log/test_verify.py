@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from zlib import crc32
 
 import pytest
 
@@ -94,18 +92,6 @@ def test_a_segment_of_another_log_is_reported_as_foreign() -> None:
     (problem,) = log.verify().problems
     assert (problem.trouble, problem.batch) == ("foreign", 3)
     assert "log_id" in problem.what
-
-
-def test_a_later_version_is_reported_as_foreign() -> None:
-    disk, log, _ = filled(2)
-    data = bytearray(disk.content(segment_file(1)))
-    data[4] = 9
-    data[44:48] = struct.pack("<I", crc32(data[:44]))
-    disk.storage().delete(segment_file(1))
-    disk.storage().publish(segment_file(1), [bytes(data)])
-    (problem,) = log.verify().problems
-    assert problem.trouble == "foreign"
-    assert "version 9" in problem.what
 
 
 def test_two_different_segments_of_one_batch_are_reported() -> None:

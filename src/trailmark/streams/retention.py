@@ -106,6 +106,7 @@ def trim_before(
     catalog = log.reader.look()
     if catalog.newest() == NO_BATCH:
         return StreamTrim(0, ())
+    _read_unless_damaged(log, catalog.newest())  # one that is unknown may need any of them
     before = up_to_readers(storage, Stream.BATCHES, min(before, catalog.newest()))
     found = [_read_unless_damaged(log, batch) for batch in catalog.batches() if batch < before]
     old = [manifest for manifest in found if manifest is not None]

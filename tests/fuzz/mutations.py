@@ -25,6 +25,7 @@ from tests.support.reseal import (
     relink,
 )
 from trailmark.errors import SettingError
+from trailmark.records import FrameKind
 
 Files: TypeAlias = dict[str, bytes]
 
@@ -52,6 +53,9 @@ _NAMES = (
     "00000000000000000001-{:020d}.pack",
 )
 _DEEP = b'"TOO DEEP"'
+#: Versions and kinds of frames that are not known yet.
+_LATER = (3, 4, 255, 256, 65535)
+_LATER_KINDS = (7, 9, 32, 64, 254)
 #: What comes of taking a file apart that an earlier change has made no file of a log.
 _BEYOND_REPAIR = (
     *(ValueError, TypeError, LookupError, OverflowError, RecursionError, OSError, struct.error),
@@ -72,6 +76,27 @@ def mutate(files: Files, choices: Choices) -> None:
             if directory.startswith(("in/", "out/", "batches/")):
                 with suppress(*_BEYOND_REPAIR):
                     relink(files, directory)
+
+
+def renew(files: Files, choices: Choices) -> str:
+    """Makes one segment of a log, or one in a pack, what a later Trailmark might write, and links
+    the log to it most of the time; the name of the file."""
+    logs = ("in/", "out/", "batches/")
+    names = [name for name in sorted(files) if name.startswith(logs)]
+    name = choices.one_of([name for name in names if name.endswith((".seg", ".pack"))])
+    if name.endswith(".seg"):
+        files[name] = _news(open_segment(files[name]), choices).sealed()
+    else:
+        pack = open_pack(files[name])
+        at = choices.below(len(pack.segments) + 1)
+        if at == len(pack.segments):
+            pack.version = pack.index["version"] = choices.one_of(_LATER)
+        else:
+            pack.segments[at] = _news(open_segment(pack.segments[at]), choices).sealed()
+        files[name] = pack.sealed()
+    if choices.below(4):
+        relink(files, name.rpartition("/")[0])
+    return name
 
 
 def _of_name(files: Files, name: str, choices: Choices) -> None:
@@ -102,7 +127,7 @@ def _rename(files: Files, name: str, choices: Choices) -> None:
 
 
 def _segment(opened: Opened, choices: Choices) -> Opened:
-    kinds: list[Callable[[Opened, Choices], Opened]] = [_footer, _header, _frames]
+    kinds: list[Callable[[Opened, Choices], Opened]] = [_footer, _header, _frames, _news]
     if opened.frames:
         kinds += [_payload, _payload, _rows, _rows]
     return choices.one_of(kinds)(opened, choices)
@@ -120,6 +145,13 @@ def _header(opened: Opened, choices: Choices) -> Opened:
     return replace(opened, header=tuple(fields))
 
 
+def _news(opened: Opened, choices: Choices) -> Opened:
+    """A later version, or a frame of a kind that is not known yet."""
+    if choices.below(2):
+        return opened.of_version(choices.one_of(_LATER))
+    return opened.with_unknown_kind(choices.one_of(_LATER_KINDS), choices.one_of(["x", "input32"]))
+
+
 def _frames(opened: Opened, choices: Choices) -> Opened:
     """A frame more, one less, or one of another kind."""
     frames = list(opened.frames) or [(1, arrow_stream(pa.table({"a": [1]})))]
@@ -128,7 +160,7 @@ def _frames(opened: Opened, choices: Choices) -> Opened:
     if change == 0:
         del frames[at]
     else:
-        other = (choices.one_of([1, 2, 3, 4, 5, 9]), frames[at][1])
+        other = (choices.one_of([1, 2, 3, 4, 5, 6, 9, 33, 63, 64]), frames[at][1])
         frames[at : at + change - 1] = [other]
     return replace(opened, frames=tuple(frames))
 
@@ -174,10 +206,9 @@ def _rows(opened: Opened, choices: Choices) -> Opened:
 
 
 def _counted(opened: Opened, kind: int, rows: int) -> Opened:
-    names = {1: "input", 2: "results", 3: "footprints", 4: "closed", 5: "late"}
     try:
         fields = opened.fields
-        fields["rows"][names[kind]] = rows
+        fields["rows"][FrameKind(kind).label] = rows
     except _BEYOND_REPAIR:
         return opened
     return opened.with_fields(fields)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.fuzz.choices import Choices
-from tests.fuzz.mutations import mutate
+from tests.fuzz.mutations import mutate, renew
 from tests.fuzz.worlds import World, worlds
 from trailmark.cli import main
 from trailmark.errors import LogError, TrailmarkError
 from trailmark.log import LocalStorage
 from trailmark.settings import Durability
 from trailmark.status.logs import OperatorFiles
-from trailmark.status.verify import verify_operator
+from trailmark.status.verify import Verification, verify_operator
 from trailmark.streams.stored import StreamFiles
 from trailmark.streams.table import read_table
 from trailmark.streams.verify import verify_stream
@@ -28,7 +28,7 @@ logging.getLogger("trailmark").setLevel(logging.CRITICAL)
 
 
 class Disagreement(AssertionError):
-    """Verification found nothing, and a reader was refused."""
+    """Verification found nothing and a reader was refused, or a file of a later format was lost."""
 
 
 def try_input(data: bytes) -> None:
@@ -38,7 +38,10 @@ def try_input(data: bytes) -> None:
     targets = _STREAM_TARGETS if world.case is None else _OPERATOR_TARGETS
     target = choices.one_of(targets)
     files = dict(world.files)
-    mutate(files, choices)
+    is_news = choices.below(8) == 7
+    renewed = renew(files, choices) if is_news else ""
+    if not is_news:
+        mutate(files, choices)
     with _directory() as path:
         for name, content in files.items():
             where = path / name
@@ -46,6 +49,22 @@ def try_input(data: bytes) -> None:
             where.write_bytes(content)
         with contextlib.suppress(TrailmarkError):
             target(world, path)
+        if is_news:
+            _check_news(world, path, renewed, files[renewed])
+
+
+def _check_news(world: World, path: Path, name: str, content: bytes) -> None:
+    """What is whole and of a later format is where it was, and nobody calls it whole."""
+    found = path / name
+    if not found.exists() or found.read_bytes() != content:
+        raise Disagreement(f"{name} is of a later format, and was changed or removed")
+    if _verify(world, path).is_whole:
+        raise Disagreement(f"{name} is of a later format, and verify says whole")
+
+
+def _verify(world: World, path: Path) -> Verification:
+    verify = verify_stream if world.case is None else verify_operator
+    return verify(LocalStorage(path, Durability.UNSYNCED))
 
 
 @contextlib.contextmanager
@@ -85,8 +104,7 @@ def _read_all(world: World, path: Path) -> None:
                     for kind in segment.frames:
                         segment.table(kind)
     except LogError as error:
-        verify = verify_stream if world.case is None else verify_operator
-        if verify(storage).is_whole:
+        if _verify(world, path).is_whole:
             raise Disagreement(f"verify says whole, a reader says {error.what}") from error
 
 

@@ -1,12 +1,15 @@
 """Logs that an earlier Trailmark wrote and the present one has to go on with.
 
-They lie under ``tests/data``, packed, and are never made again; `make` is how they were made. What
-they hold follows from the cases here, so that a test can tell what comes next::
+They lie under ``tests/data``, packed, and are never made again. `make` is how those of format 1
+were made, and `go_on` how those of both formats were made from them. What they hold follows from
+the cases here, so that a test can tell what comes next::
 
     engine/<window>-<policy>     an operator's logs: packs, trim marks, spares, snapshots
     spark/orders                 a written stream
     spark/<window>               the logs of a query over it, ``-checkpoint`` Spark's own beside
                                  them, ``-out`` the stream that it writes to
+
+Those of both formats are operators' logs and the written stream.
 """
 
 from __future__ import annotations
@@ -27,19 +30,23 @@ from trailmark.engine import Bucket, OperatorLogs
 from trailmark.log import LocalStorage
 from trailmark.settings import LogSettings
 from trailmark.streams.description import open_stream
+from trailmark.streams.stored import StreamFiles
 from trailmark.streams.writer import StreamWriter
 from trailmark.windows.spec import Window
 
-_FORMAT_1 = Path(__file__).parents[1] / "data" / "format-1.tar.xz"
+_DATA = Path(__file__).parents[1] / "data"
 
 POLICIES: dict[str, Policy] = {
     "continuous": tm.Continuous(q=40),
     "snapshot": tm.FullSnapshot(3, asynchronous=True),
     "delta": tm.Delta(3),
 }
-#: Batches that the kept logs hold, and how many the cases have.
-KEPT, BATCHES = 20, 26
+#: Batches that the kept operators' logs hold, and how many the cases have.
+KEPT = {"format-1": 20, "formats-1-and-2": 23}
+BATCHES = 26
 _MERGED, _TRIMMED = 6, 12
+#: In a pack with the last segments of format 1.
+_MERGED_BOTH = 21
 
 #: Queries on Spark: windows of either kind.
 WINDOWS: dict[str, Window] = {
@@ -48,14 +55,16 @@ WINDOWS: dict[str, Window] = {
 }
 VALUES = {"total": tm.sum("price"), "n": tm.count()}
 SPARK_BATCHES = 5
+#: Batches of the written stream.
+ORDERS = {"format-1": SPARK_BATCHES, "formats-1-and-2": SPARK_BATCHES + 2}
 _ORDERS = pa.schema(
     [("item", pa.int32()), ("price", pa.int32()), ("time", pa.timestamp("us", "UTC"))]
 )
 
 
-def unpack(root: Path) -> None:
+def unpack(root: Path, kept: str = "format-1") -> None:
     """Puts the kept logs into a directory, to go on with."""
-    with tarfile.open(_FORMAT_1) as archive:
+    with tarfile.open(_DATA / f"{kept}.tar.xz") as archive:
         archive.extractall(root, filter="data")
 
 
@@ -118,7 +127,7 @@ def make(spark: SparkSession, root: Path, cache: Path) -> None:
         for policy in POLICIES:
             place = root / "engine" / f"{window}-{policy}"
             bucket = engine_bucket(place, window, policy)
-            for batch, rows in enumerate(engine_case(window).batches[:KEPT]):
+            for batch, rows in enumerate(engine_case(window).batches[: KEPT["format-1"]]):
                 bucket.run(batch, rows)
                 if batch == _MERGED:
                     logs = OperatorLogs(LocalStorage(place), bucket.operator, buckets=1)
@@ -129,3 +138,19 @@ def make(spark: SparkSession, root: Path, cache: Path) -> None:
     write_orders(root / "spark", 0, SPARK_BATCHES)
     for window in WINDOWS:
         run_query(spark, root / "spark", window, cache)
+
+
+def go_on(root: Path) -> None:
+    """Goes on with the kept logs of format 1, with the Trailmark that is installed."""
+    unpack(root)
+    for window in SMALL_WINDOWS:
+        for policy in POLICIES:
+            place = root / "engine" / f"{window}-{policy}"
+            bucket = engine_bucket(place, window, policy)
+            for batch in range(KEPT["format-1"], KEPT["formats-1-and-2"]):
+                bucket.run(batch, engine_case(window).batches[batch])
+            bucket.close()
+            logs = OperatorLogs(LocalStorage(place), bucket.operator, buckets=1)
+            logs.output(0).merge(_MERGED_BOTH)
+    write_orders(root / "spark", SPARK_BATCHES, ORDERS["formats-1-and-2"])
+    StreamFiles(LocalStorage(root / "spark" / "orders")).log.merge(SPARK_BATCHES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,28 @@ from tests.support.plain import plain_rows
 from tests.support.small import SMALL_WINDOWS
 from trailmark.engine import BatchReport, OperatorLogs
 from trailmark.kernel.columns import contiguous
-from trailmark.log import LocalStorage
+from trailmark.log import LocalStorage, StreamLog
 from trailmark.records import FrameKind
 from trailmark.status.verify import verify_operator
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@dataclass(frozen=True)
+class Kept:
+    """Where the logs are, and how many batches they hold."""
+
+    root: Path
+    batches: int
+
+
+@pytest.fixture(scope="module", params=KEPT)
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     root = tmp_path_factory.mktemp("kept")
-    unpack(root)
-    return root / "engine"
+    unpack(root, request.param)
+    return Kept(root / "engine", KEPT[request.param])
+
+
+def _versions(log: StreamLog) -> list[int]:
+    return [log.read_footer(batch)[0].version for batch in log.batches()]
 
 
 def _uninterrupted(window: str) -> list[BatchReport]:
@@ -39,24 +52,27 @@ def _uninterrupted(window: str) -> list[BatchReport]:
 
 
 @pytest.mark.parametrize("window", SMALL_WINDOWS)
-def test_kept_logs_go_on_as_if_nothing_had_happened(kept: Path, window: str) -> None:
+def test_kept_logs_go_on_as_if_nothing_had_happened(kept: Kept, window: str) -> None:
     expected = _uninterrupted(window)
     for policy in POLICIES:
-        root = kept / f"{window}-{policy}"
+        root = kept.root / f"{window}-{policy}"
+        described = (root / "meta.json").read_bytes()
         bucket = engine_bucket(root, window, policy)
         operator = bucket.operator
         logs = OperatorLogs(LocalStorage(root), operator, buckets=1)
         assert verify_operator(LocalStorage(root)).is_whole, policy
-        for segment in logs.output(0).read_from(to=KEPT - 1):
+        for segment in logs.output(0).read_from(to=kept.batches - 1):
             rows = operator.publish(contiguous(segment.table(FrameKind.RESULTS)))
             assert_same_rows(rows, plain_rows(expected[segment.batch].results), policy)
-        logs.output(0).merge(KEPT - 4)
-        for batch in range(KEPT, BATCHES):
+        logs.output(0).merge(kept.batches - 4)
+        for batch in range(kept.batches, BATCHES):
             report = bucket.run(batch, engine_case(window).batches[batch])
-            assert (report.recovery is not None) == (batch == KEPT)
+            assert (report.recovery is not None) == (batch == kept.batches)
             assert_same_rows(report.results, plain_rows(expected[batch].results), policy)
         bucket.trim()
         bucket.close()
         for log in (logs.input(0), logs.output(0), logs.snapshots(0)):
             assert log.repair().is_whole
             assert log.verify().is_whole
+        assert _versions(logs.output(0)) == [1] * KEPT["format-1"] + [2] * (BATCHES - 20)
+        assert (root / "meta.json").read_bytes() == described

@@ -7,16 +7,17 @@ What it promises:
 - what `append` has returned survives as long as the chosen ``Durability`` says;
 - every byte is covered by a checksum, and every segment names the one before it: damage and gaps
   are refused, never read over;
+- what a newer Trailmark has written is told from damage, and left where it is;
 - anything derived (the time index) is rebuilt from the log and never trusted over it.
 
 What it leaves to others: what is in the tables, which batch comes next, what may be trimmed.
 
 ::
 
-    meta.json                             which operator, schemas, buckets        meta
+    meta.json                             which operator, ports, schemas, buckets meta
     in/<bucket>/<batch>.seg               a segment of the input log              segment
       48 bytes  header                    which log, which batch                  segment
-      frames    16 bytes + Arrow stream   rows, by kind                           frame
+      frames    16 bytes + Arrow stream   rows, by kind                           frame, ports
       footer    16 bytes + JSON           counts, link to the previous segment    footer
       24 bytes  trailer                   where the footer is, whole checksum     frame
     in/<bucket>/<first>-<last>.pack       whole segments, merged, with an index   pack

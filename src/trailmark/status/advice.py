@@ -11,8 +11,8 @@ from trailmark.records import Stream
 #: What helps whatever batch it is.
 _FIXES: Mapping[Trouble, str] = {
     "unknown": (
-        "Use the Trailmark that wrote it, or a newer one. Leave the file where it is: this "
-        "Trailmark goes neither around it nor on behind it."
+        "Use the Trailmark that wrote it, or a newer one. Leave the file where it is: nothing is "
+        "wrong with it."
     ),
     "foreign": "It does not belong here: move the file out of the log.",
     "ambiguous": "The pack counts. A writer came back late: move the .seg file out of the log.",

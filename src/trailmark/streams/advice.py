@@ -9,8 +9,8 @@ from trailmark.log.verify import Problem, Trouble
 #: What helps whatever batch it is.
 _FIXES: Mapping[Trouble, str] = {
     "unknown": (
-        "Use the Trailmark that wrote it, or a newer one. Leave the file where it is: this "
-        "Trailmark goes neither around it nor on behind it."
+        "Use the Trailmark that wrote it, or a newer one. Leave the file where it is: nothing is "
+        "wrong with it."
     ),
     "foreign": "It does not belong here: bring the right file back from a backup.",
     "ambiguous": (

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import LOG_ID, OTHER_ID, SECOND, append, fill, open_log
+from tests.support.reseal import guarded
 from trailmark.log import StreamLog, TimeRange
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
 
@@ -180,3 +183,17 @@ def test_a_batch_with_a_damaged_footer_may_hold_any_time(disk: SimulatedDisk) ->
     assert index.find(45 * SECOND) == 2
     disk.flip(segment_file(2), len(disk.content(segment_file(2))) - 40, 0)
     assert log.time_index().find(45 * SECOND) == 4
+
+
+@pytest.mark.parametrize(("version", "is_used"), [(1, True), (2, True), (3, False)])
+def test_an_index_of_a_known_version_is_used_and_any_other_is_built_again(
+    disk: SimulatedDisk, version: int, is_used: bool
+) -> None:
+    log = filled(disk)
+    right = log.time_index()
+    body = json.loads(disk.content(INDEX))["body"]
+    body["log"]["version"] = version
+    disk.storage().replace(INDEX, [guarded(body)])
+    before = disk.content(INDEX)
+    assert log.time_index() == right
+    assert (disk.content(INDEX) == before) == is_used

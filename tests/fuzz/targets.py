@@ -56,8 +56,11 @@ def try_input(data: bytes) -> None:
 def _check_news(world: World, path: Path, name: str, content: bytes) -> None:
     """What is whole and of a later format is where it was, and nobody calls it whole."""
     found = path / name
-    if not found.exists() or found.read_bytes() != content:
-        raise Disagreement(f"{name} is of a later format, and was changed or removed")
+    if not found.exists():
+        left = sorted(str(each.relative_to(path)) for each in path.rglob("*"))
+        raise Disagreement(f"{name} is of a later format, and was removed; left are {left}")
+    if found.read_bytes() != content:
+        raise Disagreement(f"{name} is of a later format, and was changed")
     if _verify(world, path).is_whole:
         raise Disagreement(f"{name} is of a later format, and verify says whole")
 

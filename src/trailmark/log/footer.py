@@ -195,9 +195,9 @@ def unknown_stream(stream: str | int, origin: Origin) -> UnknownFormat:
 
 
 def _check_kinds(rows: object, origin: Origin) -> None:
-    for name in rows if isinstance(rows, dict) else ():
-        if name not in _KINDS:
-            raise origin.unknown(0, f"Frames of kind {shown(name)} are unknown to this Trailmark.")
+    names = sorted(rows.keys() - _KINDS.keys()) if isinstance(rows, dict) else []
+    if names:
+        raise origin.unknown(0, f"Frames of kind {shown(names[0])} are unknown to this Trailmark.")
 
 
 def _strange_footer(error: Exception, origin: Origin) -> DamagedSegment:

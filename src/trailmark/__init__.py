@@ -6,15 +6,6 @@ The engine that carries them out is in :mod:`trailmark.engine`.
 
 import typing as _typing
 
-from trailmark.checkpoint.policy import (
-    Continuous,
-    CostBenefit,
-    Delta,
-    FullSnapshot,
-    NoCheckpoint,
-    SlowWindows,
-    UpstreamBackup,
-)
 from trailmark.errors import TrailmarkError
 from trailmark.windows.functions import (
     UserFunction,
@@ -31,6 +22,15 @@ from trailmark.windows.functions import (
 from trailmark.windows.spec import count_window, time_window
 
 if _typing.TYPE_CHECKING:
+    from trailmark.checkpoint.policy import (
+        Continuous,
+        CostBenefit,
+        Delta,
+        FullSnapshot,
+        NoCheckpoint,
+        SlowWindows,
+        UpstreamBackup,
+    )
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.listener import listen
     from trailmark.spark.register import register
@@ -65,6 +65,13 @@ __all__ = [
 
 
 _LATER = {
+    **dict.fromkeys(
+        (
+            *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "NoCheckpoint"),
+            *("SlowWindows", "UpstreamBackup"),
+        ),
+        "trailmark.checkpoint.policy",
+    ),
     "aggregate": "trailmark.spark.aggregate",
     "listen": "trailmark.spark.listener",
     "read_table": "trailmark.streams.table",
@@ -73,7 +80,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """What the driver uses is imported when it is used: workers that recover do without it."""
+    """What the driver uses is imported when it is used: workers that recover, or commit to a
+    stream, do without it."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -3,30 +3,46 @@ large."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from trailmark.checkpoint.budget import Budget, Budgeted
 from trailmark.checkpoint.ledger import Totals
 from trailmark.checkpoint.moment import NO_SLOTS, Choice, Moment
-from trailmark.checkpoint.policy import Continuous
 from trailmark.state.table import Slots
+from trailmark.values import dataclass
+
+if TYPE_CHECKING:
+    from trailmark.checkpoint.policy import Continuous
 
 #: Windows checked between two looks at the targets.
 _STEP = 4096
 
 
-def choose_by_targets(policy: Continuous, moment: Moment, affordable: int | None) -> Choice:
-    """Footprints of the windows that have none yet, then of old ones while a target is missed."""
-    bare = np.concatenate([moment.opened, moment.take_bare()])
-    checked = NO_SLOTS
-    if policy.q is not None or policy.u is not None:
-        checked = _check_oldest(policy, moment, len(bare), affordable)
-    complaint = ""
-    if policy.q is not None and policy.q < moment.table.open_windows:
-        complaint = (
-            f"the extent cannot get below the {moment.table.open_windows} windows that are open, "
-            f"and q is {policy.q}: raise q, or use more buckets"
-        )
-    return Choice(bare, checked, complaint)
+@dataclass(slots=True)
+class Targets(Budgeted):
+    """Has nothing to remember but its budget."""
+
+    policy: Continuous
+    budget: Budget
+
+    def choose(self, moment: Moment) -> Choice:
+        """Footprints of the windows that have none yet, then of old ones while a target is
+        missed."""
+        policy, pieces = self.policy, moment.pieces
+        affordable = self.budget.affordable(moment.now_us())
+        bare = np.concatenate([moment.opened, moment.take_bare()])
+        checked = NO_SLOTS
+        if policy.q is not None or policy.u is not None:
+            checked = _check_oldest(policy, moment, len(bare), affordable)
+        complaint = ""
+        if policy.q is not None and policy.q < pieces.open_windows:
+            complaint = (
+                f"the extent cannot get below the {pieces.open_windows} windows that are open, "
+                f"and q is {policy.q}: raise q, or use more buckets"
+            )
+        return Choice(bare, checked, complaint)
 
 
 def _check_oldest(
@@ -39,7 +55,7 @@ def _check_oldest(
     while left is None or left > 0:
         before = moment.ledger.first_batch_within(now, policy.q, policy.u)
         most = _STEP if left is None else min(_STEP, left)
-        slots = moment.table.take_oldest(before, moment.batch, most)
+        slots = moment.pieces.take_oldest(before, moment.batch, most)
         if not len(slots):
             break
         taken.append(slots)

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trailmark.checkpoint.budget import Budget, Budgeted
 from trailmark.checkpoint.moment import NO_SLOTS, Choice, Moment
-from trailmark.checkpoint.policy import CostBenefit
 from trailmark.checkpoint.rates import load_rows, replay_rows
+from trailmark.values import dataclass
+
+if TYPE_CHECKING:
+    from trailmark.checkpoint.policy import CostBenefit
 
 #: Expected failures, weighted: so many that everything pays, and still a number to reckon with.
 _CERTAIN = 1e12
 
 
-def choose_by_benefit(policy: CostBenefit, moment: Moment, affordable: int | None) -> Choice:
-    """Footprints of the windows that have none yet, then of as many old ones as pay."""
+@dataclass(slots=True)
+class Benefits(Budgeted):
+    """Has nothing to remember but its budget."""
+
+    policy: CostBenefit
+    budget: Budget
+
+    def choose(self, moment: Moment) -> Choice:
+        """Footprints of the windows that have none yet, then of as many old ones as pay."""
+        return _choose(self.policy, moment, self.budget.affordable(moment.now_us()))
+
+
+def _choose(policy: CostBenefit, moment: Moment, affordable: int | None) -> Choice:
     bare = np.concatenate([moment.opened, moment.take_bare()])
-    oldest = moment.table.oldest_footprint()
+    oldest = moment.pieces.oldest_footprint()
     if oldest is None or oldest >= moment.batch:
         return Choice(bare)
     rates = moment.rates
@@ -26,7 +41,7 @@ def choose_by_benefit(policy: CostBenefit, moment: Moment, affordable: int | Non
     chance = min(_CERTAIN, policy.failures_per_second * lasts_s * policy.weight)
     now_us = rates.predict_us(moment.work_from(oldest, len(bare)))
     pays = chance * (now_us - rates.open_us) / rates.write_us
-    most = int(min(pays, moment.table.open_windows))  # more could not pay
+    most = int(min(pays, moment.pieces.open_windows))  # more could not pay
     if affordable is not None:
         most = min(most, affordable)
     counts, next_oldest = _groups(moment, most)
@@ -43,17 +58,17 @@ def choose_by_benefit(policy: CostBenefit, moment: Moment, affordable: int | Non
         "worth_us": round(chance * float(saved[best]), 3),
         "cost_us": round(count * rates.write_us, 3),
     }
-    checked = moment.table.take_oldest(int(next_oldest[best]), moment.batch, count)
+    checked = moment.pieces.take_oldest(int(next_oldest[best]), moment.batch, count)
     return Choice(bare, checked, why=why)
 
 
 def _groups(moment: Moment, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """How many windows have to be checked to reach each next oldest footprint, up to ``most``."""
-    table = moment.table
+    pieces = moment.pieces
     if most < 1:
         return NO_SLOTS, NO_SLOTS
-    slots = table.list_oldest(most + 1)
-    ages = table.footprints(slots)
+    slots = pieces.list_oldest(most + 1)
+    ages = pieces.footprints(slots)
     counts = np.flatnonzero(np.diff(ages, prepend=ages[0]))
     next_oldest = ages[counts]
     if len(slots) <= most:  # all of them would pay

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from trailmark.checkpoint.account import Account, work_of
+from trailmark.checkpoint.changes import Changes
 from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.pieces import Pieces
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.log import MonotonicClock
 from trailmark.records import NO_BATCH
-from trailmark.state.table import Slots, StateTable
+from trailmark.state.table import Slots
 from trailmark.values import dataclass
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
@@ -31,28 +33,27 @@ class Moment:
         Totals up to the end of this batch, its footprints excluded.
     opened
         Windows that this batch opened and left open.
-    changed
-        Windows that it changed and left open, where the policy asks for them.
-    notes
-        What the policy wants to remember until the next batch; plain values only.
+    changed, changes
+        Windows that it changed and left open, and the set that a policy collects them in; for the
+        policies that ask for them.
     """
 
     batch: int
-    table: StateTable
+    pieces: Pieces
     ledger: Ledger
     account: Account
     now: Totals
     opened: Slots
     changed: Slots
     rates: Rates
-    notes: dict[str, Any]
     now_us: MonotonicClock
+    changes: Changes | None = None
 
     def take_bare(self) -> Slots:
         """The windows without a footprint; from now on they have this batch's."""
-        if self.table.oldest_footprint() != NO_BATCH:
+        if self.pieces.oldest_footprint() != NO_BATCH:
             return NO_SLOTS
-        return self.table.take_oldest(NO_BATCH + 1, self.batch, self.table.open_windows)
+        return self.pieces.take_oldest(NO_BATCH + 1, self.batch, self.pieces.open_windows)
 
     def work_from(self, oldest: int, footprints: int) -> Work:
         """What a recovery would have to do if the oldest footprint were of that batch, and so many
@@ -67,7 +68,7 @@ class Moment:
     def work_if_nothing_is_written(self) -> Work:
         """What a recovery would have to do then: from the oldest footprint on if every window has
         one, else from where the last one would begin."""
-        oldest = self.table.oldest_footprint()
+        oldest = self.pieces.oldest_footprint()
         if oldest is not None and oldest != NO_BATCH:
             return self.work_from(oldest, 0)
         before = work_of(self.account, self.batch)

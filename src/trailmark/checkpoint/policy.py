@@ -7,30 +7,78 @@ How each of them chooses is in a module of its own: `continuous`, `rounds`, `cos
 from __future__ import annotations
 
 import math
-import re
+from abc import ABC, abstractmethod
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any
 
+from trailmark.checkpoint.arguments import (
+    budget_us,
+    check_budget,
+    check_every,
+    describe_budget,
+    describe_every,
+    failures,
+    is_count,
+    is_number,
+    microseconds,
+    read_failures,
+)
+from trailmark.checkpoint.budget import Budget
+from trailmark.checkpoint.chooser import Chooser
+from trailmark.checkpoint.continuous import Targets
+from trailmark.checkpoint.cost_benefit import Benefits
+from trailmark.checkpoint.rounds import Rounds
+from trailmark.checkpoint.slow_windows import SlowShots
+from trailmark.checkpoint.snapshots import Deltas, LastTime, Snapshots
 from trailmark.errors import SettingError
 from trailmark.settings import parse_duration
 from trailmark.values import dataclass
 
-_FAILURES = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s+per\s+(second|minute|hour|day|week)\s*")
-_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+
+class Policy(ABC):
+    """What the engine asks of a policy."""
+
+    __slots__ = ()
+
+    @property
+    def writes_openings(self) -> bool:
+        """Whether a window gets a footprint in the batch that opens it."""
+        return False
+
+    @property
+    def marks_openings(self) -> bool:
+        """Whether the table has the batch that a window opened in where footprints have theirs, if
+        windows can be rebuilt from that."""
+        return False
+
+    @property
+    def lists_changed(self) -> bool:
+        """Whether it has to know which windows a batch has changed."""
+        return False
+
+    @abstractmethod
+    def begin(self) -> Chooser:
+        """The policy at work in a bucket that it knows nothing of yet."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """All that it was given, as plain values: equal for policies that do the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class NoCheckpoint:
+class NoCheckpoint(Policy):
     """Writes no footprints. A recovery replays the whole input since the log began, or since no
     window was open; the input log is kept for that."""
+
+    def begin(self) -> Chooser:
+        return Chooser()
 
     def describe(self) -> dict[str, Any]:
         return {"policy": "none"}
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamBackup:
+class UpstreamBackup(Policy):
     """Writes no state either, and keeps no more input than the open windows are made of.
 
     A recovery replays the input since the oldest open window opened. That works for windows of
@@ -38,12 +86,19 @@ class UpstreamBackup:
     these a recovery begins where no window was open, as under `NoCheckpoint`.
     """
 
+    @property
+    def marks_openings(self) -> bool:
+        return True
+
+    def begin(self) -> Chooser:
+        return Chooser()
+
     def describe(self) -> dict[str, Any]:
         return {"policy": "upstream backup"}
 
 
 @dataclass(frozen=True, slots=True)
-class Continuous:
+class Continuous(Policy):
     """Continuous eventual checkpointing with targets and a budget.
 
     Every window that outlives the batch that opens it gets a footprint in it (with an objective: in
@@ -106,29 +161,37 @@ class Continuous:
                 where="Continuous(objective=...)",
             )
         for name, value in (("q", self.q), ("u", self.u)):
-            if value is not None and not _is_count(value):
+            if value is not None and not is_count(value):
                 raise SettingError(
                     f"{name} must be a whole number of records or tuples, got {value!r}.",
                     where=f"Continuous({name}=...)",
                 )
-        _check_budget(self.interval, self.period, "Continuous")
+        check_budget(self.interval, self.period, "Continuous")
 
     @property
     def objective_us(self) -> int:
-        return 0 if self.objective is None else _microseconds(self.objective, "objective")
+        return 0 if self.objective is None else microseconds(self.objective, "objective")
+
+    @property
+    def writes_openings(self) -> bool:
+        return self.objective is None
+
+    def begin(self) -> Targets | Rounds:
+        budget = Budget.of(*budget_us(self.interval, self.period))
+        return Targets(self, budget) if self.objective is None else Rounds(self, budget)
 
     def describe(self) -> dict[str, Any]:
         return {
             "policy": "continuous",
             "q": self.q,
             "u": self.u,
-            **_describe_budget(self.interval, self.period),
+            **describe_budget(self.interval, self.period),
             "objective_us": self.objective_us or None,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class CostBenefit:
+class CostBenefit(Policy):
     """Checks a window when the recovery time it is expected to save outweighs writing it.
 
     Every window that outlives the batch that opens it gets a footprint in it. After a batch, the
@@ -161,34 +224,41 @@ class CostBenefit:
     period: str | timedelta | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < _read_failures(self.failure_rate) < math.inf:
+        if not 0 < read_failures(self.failure_rate) < math.inf:
             raise SettingError(
                 f"failure_rate must be above zero and finite, got {self.failure_rate!r}.",
                 where="CostBenefit(failure_rate=...)",
                 fix='For example failure_rate="1 per day"; without failures use NoCheckpoint().',
             )
-        if not _is_number(self.weight) or not 0 < self.weight < math.inf:
+        if not is_number(self.weight) or not 0 < self.weight < math.inf:
             raise SettingError(
                 f"weight must be a number above zero and finite, got {self.weight!r}.",
                 where="CostBenefit(weight=...)",
             )
-        _check_budget(self.interval, self.period, "CostBenefit")
+        check_budget(self.interval, self.period, "CostBenefit")
 
     @property
     def failures_per_second(self) -> float:
-        return _failures(self.failure_rate)
+        return failures(self.failure_rate)
+
+    @property
+    def writes_openings(self) -> bool:
+        return True
+
+    def begin(self) -> Benefits:
+        return Benefits(self, Budget.of(*budget_us(self.interval, self.period)))
 
     def describe(self) -> dict[str, Any]:
         return {
             "policy": "cost-benefit",
             "failures_per_second": self.failures_per_second,
             "weight": self.weight,
-            **_describe_budget(self.interval, self.period),
+            **describe_budget(self.interval, self.period),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class SlowWindows:
+class SlowWindows(Policy):
     """Checks the windows that stay open, each once in a period, a few at a time.
 
     Every window that outlives the batch that opens it gets a footprint in it. A window that has
@@ -212,7 +282,7 @@ class SlowWindows:
                 f"A period must be longer than zero, got {self.period!r}.",
                 where="SlowWindows(period=...)",
             )
-        if not _is_count(self.shots) or not 1 <= self.shots <= period:
+        if not is_count(self.shots) or not 1 <= self.shots <= period:
             raise SettingError(
                 f"shots must be a whole number from 1 on, got {self.shots!r}.",
                 where="SlowWindows(shots=...)",
@@ -221,11 +291,18 @@ class SlowWindows:
 
     @property
     def threshold_us(self) -> int:
-        return _microseconds(self.threshold, "threshold")
+        return microseconds(self.threshold, "threshold")
 
     @property
     def period_us(self) -> int:
-        return _microseconds(self.period, "period")
+        return microseconds(self.period, "period")
+
+    @property
+    def writes_openings(self) -> bool:
+        return True
+
+    def begin(self) -> SlowShots:
+        return SlowShots(self)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -237,7 +314,7 @@ class SlowWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class FullSnapshot:
+class FullSnapshot(Policy):
     """Writes all open windows at once, every so often. A recovery begins at the last snapshot.
 
     Parameters
@@ -253,23 +330,31 @@ class FullSnapshot:
     asynchronous: bool = False
 
     def __post_init__(self) -> None:
-        _check_every(self.every, "FullSnapshot")
+        check_every(self.every, "FullSnapshot")
         if not isinstance(self.asynchronous, bool):
             raise SettingError(
                 f"asynchronous must be True or False, got {self.asynchronous!r}.",
                 where="FullSnapshot(asynchronous=...)",
             )
 
+    @property
+    def every_us(self) -> int | None:
+        """The time between two snapshots; None if batches are counted."""
+        return None if isinstance(self.every, int) else microseconds(self.every, "every")
+
+    def begin(self) -> Snapshots:
+        return Snapshots(self, LastTime())
+
     def describe(self) -> dict[str, Any]:
         return {
             "policy": "full snapshot",
-            **_describe_every(self.every),
+            **describe_every(self.every),
             "asynchronous": self.asynchronous,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Policy):
     """Writes the windows that have changed since the last time, every so often.
 
     A recovery begins at the last delta, and reads as far back as the oldest footprint of a window
@@ -287,102 +372,29 @@ class Delta:
     full_every: int = 10
 
     def __post_init__(self) -> None:
-        _check_every(self.every, "Delta")
-        if not _is_count(self.full_every) or not self.full_every:
+        check_every(self.every, "Delta")
+        if not is_count(self.full_every) or not self.full_every:
             raise SettingError(
                 f"full_every must be a whole number from 1 on, got {self.full_every!r}.",
                 where="Delta(full_every=...)",
             )
 
+    @property
+    def every_us(self) -> int | None:
+        """The time between two deltas; None if batches are counted."""
+        return None if isinstance(self.every, int) else microseconds(self.every, "every")
+
+    @property
+    def lists_changed(self) -> bool:
+        return True
+
+    def begin(self) -> Deltas:
+        return Deltas(self, LastTime())
+
     def describe(self) -> dict[str, Any]:
-        return {"policy": "delta", **_describe_every(self.every), "full_every": self.full_every}
+        return {"policy": "delta", **describe_every(self.every), "full_every": self.full_every}
 
 
-Policy = (
-    Continuous | CostBenefit | SlowWindows | FullSnapshot | Delta | UpstreamBackup | NoCheckpoint
-)
-
-
-def budget_us(policy: Continuous | CostBenefit) -> tuple[int, int]:
-    """Interval and period of a budget; zeros without one."""
-    if policy.interval is None or policy.period is None:
-        return 0, 0
-    return _microseconds(policy.interval, "interval"), _microseconds(policy.period, "period")
-
-
-def every_us(policy: FullSnapshot | Delta) -> int | None:
-    """The time between two snapshots; None if batches are counted."""
-    return None if isinstance(policy.every, int) else _microseconds(policy.every, "every")
-
-
-def _check_budget(
-    interval: str | timedelta | None, period: str | timedelta | None, where: str
-) -> None:
-    if (interval is None) != (period is None):
-        raise SettingError(
-            "interval and period belong together.",
-            where=f"{where}(interval=..., period=...)",
-            fix='For example interval="5 ms", period="100 ms".',
-        )
-    if interval is None or period is None:
-        return
-    if not 0 < parse_duration(interval, "interval") <= parse_duration(period, "period"):
-        raise SettingError(
-            "interval must be longer than zero and at most as long as period.",
-            where=f"{where}(interval=..., period=...)",
-        )
-
-
-def _describe_budget(
-    interval: str | timedelta | None, period: str | timedelta | None
-) -> dict[str, Any]:
-    return {
-        "interval_us": None if interval is None else _microseconds(interval, "interval"),
-        "period_us": None if period is None else _microseconds(period, "period"),
-    }
-
-
-def _check_every(every: int | str | timedelta, where: str) -> None:
-    if isinstance(every, int):
-        is_wrong = not _is_count(every) or not every
-    else:
-        is_wrong = not parse_duration(every, "every")
-    if is_wrong:
-        raise SettingError(
-            f"every must be a number of batches from 1 on, or a time longer than zero; got "
-            f"{every!r}.",
-            where=f"{where}(every=...)",
-            fix='For example every=10 or every="10 seconds".',
-        )
-
-
-def _describe_every(every: int | str | timedelta) -> dict[str, Any]:
-    if isinstance(every, int):
-        return {"every_batches": every}
-    return {"every_us": _microseconds(every, "every")}
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _read_failures(rate: str | float) -> float:
-    if isinstance(rate, int | float) and not isinstance(rate, bool):
-        return float(rate)
-    found = _FAILURES.fullmatch(rate) if isinstance(rate, str) else None
-    if found is None:
-        raise SettingError(
-            f"{rate!r} is not a rate of failures.",
-            where="CostBenefit(failure_rate=...)",
-            fix='Write "1 per day", or a number per second.',
-        )
-    return float(found[1]) / _SECONDS[found[2]]
-
-
-# Asked for in every batch. What was refused when the policy was made never comes here.
-_microseconds = lru_cache(parse_duration)
-_failures = lru_cache(_read_failures)
+def marked_openings(description: object) -> bool:
+    """The same of a policy that only its description is left of."""
+    return description == UpstreamBackup().describe()

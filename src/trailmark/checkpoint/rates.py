@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from trailmark.log.json_text import shown
 from trailmark.values import dataclass
 
 #: One number, or a column of them.
@@ -29,14 +30,14 @@ _SMOOTHING = 0.2
 #: A recovery is the real thing, and rare.
 _RECOVERY_SMOOTHING = 0.5
 #: Costs are divided by, and a coarse clock may measure no time.
-_LEAST_US = 0.001
+LEAST_US = 0.001
 #: What seems to take longer says nothing: the process was stopped meanwhile, or the clock leapt.
 _LONGEST_US = 600 * 1e6
 #: And to open a bucket is believed to take at most so many times as long as was known before: it
 #: is measured in recoveries only, so that nothing else would put it right.
 _MOST_TO_OPEN = 30
 #: Three hundred years.
-_MOST_US = 1e16
+MOST_US = 1e16
 #: No recovery is predicted to take longer: an account could not hold it.
 _LONGEST_PREDICTION_US = 2**62
 
@@ -167,15 +168,23 @@ class Rates:
         found: dict[str, Any] = {f.name: stored.get(f.name) for f in fields(cls)}
         return cls(**{name: each for name, each in found.items() if _is_rate(each)})
 
+    @classmethod
+    def from_token(cls, stored: object) -> Rates:
+        """Those that were stored, all of them; raises ``ValueError`` if one is no rate."""
+        rates = cls.from_attributes(stored)
+        if rates.to_attributes() != stored:
+            raise ValueError(f"{shown(stored)} are no rates")
+        return rates
+
 
 def _is_rate(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value <= _MOST_US
+    return type(value) in (int, float) and LEAST_US <= value <= MOST_US
 
 
 def smooth(before: float, measured: float) -> float:
     """A little of what was measured now, most of what was known before; never nothing at all."""
-    return max(_LEAST_US, before + _SMOOTHING * (measured - before))
+    return max(LEAST_US, before + _SMOOTHING * (measured - before))
 
 
 def _learn(before: float, measured: float) -> float:
-    return max(_LEAST_US, before + _RECOVERY_SMOOTHING * (measured - before))
+    return max(LEAST_US, before + _RECOVERY_SMOOTHING * (measured - before))

@@ -14,13 +14,21 @@ the time that the objective leaves is there for the batches until the next round
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
 import numpy as np
 
+from trailmark.checkpoint.budget import Budget, Budgeted
 from trailmark.checkpoint.moment import Choice, Moment
-from trailmark.checkpoint.policy import Continuous
+from trailmark.checkpoint.noted import Fields, or_none, read_count, read_flag
 from trailmark.checkpoint.rates import Work
 from trailmark.records import NO_BATCH
 from trailmark.settings import format_duration
+from trailmark.state.table import Slots
+from trailmark.values import dataclass
+
+if TYPE_CHECKING:
+    from trailmark.checkpoint.policy import Continuous
 
 #: The part of the objective that predictions are held to: recoveries differ.
 _SHARE = 0.8
@@ -28,52 +36,69 @@ _SHARE = 0.8
 _PAUSE_US = 50_000.0
 
 
-def choose_within(policy: Continuous, moment: Moment, affordable: int | None) -> Choice:
-    """A round of footprints if it is time for one, else nothing."""
-    rates, table, notes = moment.rates, moment.table, moment.notes
-    waiting = _count_waiting(moment)
-    least = rates.predict_us(Work(segments=1, records=table.open_windows))
-    limit = policy.objective_us * _SHARE
-    complaint = ""
-    if least > limit:
-        complaint = _too_long(policy, moment, least)
-        limit = 2.0 * least  # what cannot be reached is not worth chasing
-    tuples = moment.now.inputs - moment.account.inputs_total
-    growth = rates.replay_us * Work(batches=1, tuples=tuples).replay_rows
-    carried = rates.predict_us(moment.work_if_nothing_is_written())
-    pause = max(_PAUSE_US, rates.batch_us)
-    could_wait = carried + growth <= limit and waiting * rates.write_us <= pause
-    if could_wait and not notes.get("is_behind"):
-        return Choice(complaint=complaint)
-    bare = moment.take_bare()
-    notes["waiting"] = 0
-    soft = _oldest_within(moment, least + (limit - least) / 2, len(bare))
-    hard = _oldest_within(moment, limit - growth, len(bare))
-    room = max(0, int(pause / rates.write_us) - len(bare))
-    checked = [table.take_oldest(soft, moment.batch, _less(room, affordable))]
-    left = None if affordable is None else affordable - len(checked[0])
-    checked.append(table.take_oldest(hard, moment.batch, _less(table.open_windows, left)))
-    oldest = table.oldest_footprint()
-    notes["is_behind"] = oldest is not None and oldest < soft
-    if not complaint and oldest is not None and oldest < hard:
-        complaint = (
-            "the budget does not let enough windows be checked to recover within "
-            f"{format_duration(policy.objective_us)}: raise interval, or leave the budget out"
-        )
-    why = {"carried_us": carried, "limit_us": int(limit), "growth_us": round(growth, 1)}
-    return Choice(bare, np.concatenate(checked), complaint, why=why)
+@dataclass(slots=True)
+class Rounds(Budgeted):
+    """Remembers how many windows wait for a footprint, None if that is not known, and whether the
+    last round had to leave old footprints."""
+
+    policy: Continuous
+    budget: Budget
+    waiting: int | None = None
+    is_behind: bool = False
+
+    FIELDS: ClassVar[Fields] = {"waiting": or_none(read_count), "is_behind": read_flag}
+
+    def choose(self, moment: Moment) -> Choice:
+        """A round of footprints if it is time for one, else nothing."""
+        affordable = self.budget.affordable(moment.now_us())
+        rates = moment.rates
+        waiting = self._count_waiting(moment)
+        least = rates.predict_us(Work(segments=1, records=moment.pieces.open_windows))
+        limit = self.policy.objective_us * _SHARE
+        complaint = ""
+        if least > limit:
+            complaint = _too_long(self.policy, moment, least)
+            limit = 2.0 * least  # what cannot be reached is not worth chasing
+        tuples = moment.now.inputs - moment.account.inputs_total
+        growth = rates.replay_us * Work(batches=1, tuples=tuples).replay_rows
+        carried = rates.predict_us(moment.work_if_nothing_is_written())
+        pause = max(_PAUSE_US, rates.batch_us)
+        could_wait = carried + growth <= limit and waiting * rates.write_us <= pause
+        if could_wait and not self.is_behind:
+            return Choice(complaint=complaint)
+        bare = moment.take_bare()
+        self.waiting = 0
+        soft = _oldest_within(moment, least + (limit - least) / 2, len(bare))
+        hard = _oldest_within(moment, limit - growth, len(bare))
+        room = max(0, int(pause / rates.write_us) - len(bare))
+        checked = _check(moment, soft, hard, room, affordable)
+        oldest = moment.pieces.oldest_footprint()
+        self.is_behind = oldest is not None and oldest < soft
+        if not complaint and oldest is not None and oldest < hard:
+            complaint = _too_little(self.policy)
+        why = {"carried_us": carried, "limit_us": int(limit), "growth_us": round(growth, 1)}
+        return Choice(bare, checked, complaint, why=why)
+
+    def _count_waiting(self, moment: Moment) -> int:
+        """Windows without a footprint, at most: some may have closed since. Counted after a
+        recovery, which does not know how many there were."""
+        pieces = moment.pieces
+        if self.waiting is None:
+            waiting = len(pieces.list_oldest(before=NO_BATCH + 1))
+        else:
+            waiting = min(pieces.open_windows, self.waiting + len(moment.opened))
+        self.waiting = waiting
+        return waiting
 
 
-def _count_waiting(moment: Moment) -> int:
-    """Windows without a footprint, at most: some may have closed since. Counted after a recovery,
-    which does not know how many there were."""
-    table, notes = moment.table, moment.notes
-    if "waiting" in notes:
-        notes["waiting"] = min(table.open_windows, notes["waiting"] + len(moment.opened))
-    else:
-        notes["waiting"] = len(table.list_oldest(before=NO_BATCH + 1))
-    waiting: int = notes["waiting"]
-    return waiting
+def _check(moment: Moment, soft: int, hard: int, room: int, affordable: int | None) -> Slots:
+    """Checks what the next rounds would have to, as far as there is room, and then what this one
+    has to."""
+    pieces = moment.pieces
+    early = pieces.take_oldest(soft, moment.batch, _less(room, affordable))
+    left = None if affordable is None else affordable - len(early)
+    due = pieces.take_oldest(hard, moment.batch, _less(pieces.open_windows, left))
+    return np.concatenate([early, due])
 
 
 def _oldest_within(moment: Moment, limit_us: float, footprints: int) -> int:
@@ -101,7 +126,14 @@ def _too_long(policy: Continuous, moment: Moment, least_us: int) -> str:
             f"recover within {objective}: give the recovery more time"
         )
     return (
-        f"loading its {moment.table.open_windows:,} open windows alone takes about "
+        f"loading its {moment.pieces.open_windows:,} open windows alone takes about "
         f"{least_us / 1e3:,.0f} ms, too long to recover within {objective}: use more buckets, or "
         "give the recovery more time"
+    )
+
+
+def _too_little(policy: Continuous) -> str:
+    return (
+        "the budget does not let enough windows be checked to recover within "
+        f"{format_duration(policy.objective_us)}: raise interval, or leave the budget out"
     )

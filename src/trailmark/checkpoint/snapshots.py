@@ -3,62 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
-from trailmark.checkpoint.changes import Changes
+from trailmark.checkpoint.chooser import Chooser
 from trailmark.checkpoint.moment import Choice, Moment
-from trailmark.checkpoint.policy import Delta, FullSnapshot, every_us
+from trailmark.checkpoint.noted import Fields, Noted, or_none, read_batch, read_time
+from trailmark.values import dataclass
+
+if TYPE_CHECKING:
+    from trailmark.checkpoint.policy import Delta, FullSnapshot
 
 
-def choose_snapshot(policy: FullSnapshot, moment: Moment) -> Choice:
-    """All windows when it is time, as footprints or as a copy to be written behind."""
-    if not _is_due(policy, moment):
-        return Choice()
-    why = {"snapshot_of": moment.table.open_windows}
-    if policy.asynchronous:
-        return Choice(copies_all=moment.table.open_windows > 0, why=why)
-    return _everything(moment, why)
+@dataclass(slots=True)
+class LastTime(Noted):
+    """When it was time last."""
+
+    batch: int | None = None
+    us: float | None = None
+
+    FIELDS: ClassVar[Fields] = {"batch": or_none(read_batch), "us": or_none(read_time)}
+
+    def check(self) -> None:
+        if (self.batch is None) != (self.us is None):
+            raise ValueError("half of a time")
+
+    def is_due(self, policy: FullSnapshot | Delta, moment: Moment) -> bool:
+        """Whether it is time; at once if it is not known when the last time was."""
+        period_us, now = policy.every_us, moment.now_us()
+        if self.batch is not None and self.us is not None:
+            if period_us is None:
+                assert isinstance(policy.every, int)
+                is_due = moment.batch - self.batch >= policy.every
+            else:
+                is_due = now - min(self.us, now) >= period_us
+            if not is_due:
+                return False
+        self.batch = moment.batch
+        self.us = now
+        return True
 
 
-def choose_delta(policy: Delta, moment: Moment, changes: Changes) -> Choice:
-    """The windows that have changed, when it is time; all of them every so often, and when it is
-    not known which have."""
-    notes = moment.notes
-    is_known = "deltas" in notes
-    if is_known:
-        changes.add(moment.changed)
-    if not _is_due(policy, moment):
-        return Choice()
-    number = notes["deltas"] + 1 if is_known else 0
-    notes["deltas"] = number
-    if number % policy.full_every == 0:
-        changes.clear()
-        return _everything(moment, {"delta": number, "is_full": True})
-    bare = moment.take_bare()
-    changed = changes.take(moment.table)
-    changed = changed[moment.table.footprints(changed) < moment.batch]
-    moment.table.check(changed, moment.batch)
-    why = {"delta": number, "is_full": False}
-    return Choice(bare, changed, covered=moment.batch, why=why)
+@dataclass(slots=True)
+class Snapshots(Chooser):
+    """Remembers when the last snapshot was."""
+
+    policy: FullSnapshot
+    last: LastTime
+
+    PARTS = ("last",)
+
+    def choose(self, moment: Moment) -> Choice:
+        """All windows when it is time, as footprints or as a copy to be written behind."""
+        if not self.last.is_due(self.policy, moment):
+            return Choice()
+        why = {"snapshot_of": moment.pieces.open_windows}
+        if self.policy.asynchronous:
+            return Choice(copies_all=moment.pieces.open_windows > 0, why=why)
+        return _everything(moment, why)
+
+
+@dataclass(slots=True)
+class Deltas(Chooser):
+    """Remembers when the last delta was, and its number."""
+
+    policy: Delta
+    last: LastTime
+    number: int | None = None
+
+    FIELDS: ClassVar[Fields] = {"number": or_none(read_batch)}
+    PARTS = ("last",)
+
+    def choose(self, moment: Moment) -> Choice:
+        """The windows that have changed, when it is time; all of them every so often, and when it
+        is not known which have."""
+        changes = moment.changes
+        assert changes is not None
+        is_known = self.number is not None and changes.follow(moment.batch, moment.changed)
+        if not self.last.is_due(self.policy, moment):
+            return Choice()
+        self.number = self.number + 1 if is_known and self.number is not None else 0
+        if self.number % self.policy.full_every == 0:
+            changes.begin(moment.batch)
+            return _everything(moment, {"delta": self.number, "is_full": True})
+        bare = moment.take_bare()
+        changed = changes.take(moment.pieces)
+        changed = changed[moment.pieces.footprints(changed) < moment.batch]
+        moment.pieces.renew(changed, moment.batch)
+        why = {"delta": self.number, "is_full": False}
+        return Choice(bare, changed, covered=moment.batch, why=why)
 
 
 def _everything(moment: Moment, why: Mapping[str, object]) -> Choice:
+    pieces = moment.pieces
     bare = moment.take_bare()
-    checked = moment.table.take_oldest(moment.batch, moment.batch, moment.table.open_windows)
+    checked = pieces.take_oldest(moment.batch, moment.batch, pieces.open_windows)
     return Choice(bare, checked, covered=moment.batch, why=why)
-
-
-def _is_due(policy: FullSnapshot | Delta, moment: Moment) -> bool:
-    """Whether it is time; at once if it is not known when the last time was."""
-    period_us, notes = every_us(policy), moment.notes
-    now = moment.now_us()
-    if "last_batch" in notes:
-        if period_us is None:
-            assert isinstance(policy.every, int)
-            is_due = moment.batch - notes["last_batch"] >= policy.every
-        else:
-            is_due = now - min(notes["last_us"], now) >= period_us
-        if not is_due:
-            return False
-    notes["last_batch"] = moment.batch
-    notes["last_us"] = now
-    return True

@@ -223,7 +223,7 @@ class Bucket:
 
     def _input_link(self, batch: int) -> SegmentLink:
         state = self._keeper.after(batch - 1)
-        if state is not None:
+        if state is not None and state.inputs is not None:
             return state.inputs
         newest = self._output.newest()
         if newest == NO_BATCH and batch == self._logs.first_batch:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 from trailmark.checkpoint.account import Account, Standing, next_account
-from trailmark.checkpoint.choose import Chosen, choose_footprints, writes_openings
+from trailmark.checkpoint.choose import Chosen, choose_footprints
 from trailmark.checkpoint.ledger import Totals
 from trailmark.checkpoint.moment import Moment
-from trailmark.checkpoint.policy import Delta, Policy
-from trailmark.engine.opening import marks_openings
+from trailmark.checkpoint.policy import Policy
+from trailmark.engine.notes import LONGEST_PAUSE_US
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.log import MonotonicClock, StreamLog
@@ -22,8 +23,6 @@ _log = logging.getLogger("trailmark")
 
 #: At most one part in so many of the time goes into rehearsals.
 _REHEARSAL_SHARE = 500
-#: The longest time without one, however long the last seems to have taken: clocks leap.
-_LONGEST_PAUSE_US = 3_600 * 1e6
 
 
 class Checkpoints:
@@ -39,6 +38,7 @@ class Checkpoints:
         now_us: MonotonicClock,
     ) -> None:
         self.policy = policy
+        self._marks_openings = policy.marks_openings and operator.rebuilds_from_openings
         self._operator = operator
         self._bucket = bucket
         self._output = output
@@ -47,11 +47,11 @@ class Checkpoints:
 
     def prepare(self, given: BatchInput) -> BatchInput:
         """The batch, with what the policy asks of the operator."""
-        marks = writes_openings(self.policy) or marks_openings(self.policy, self._operator)
+        marks = self.policy.writes_openings or self._marks_openings
         return replace(
             given,
             footprint=given.batch if marks else NO_BATCH,
-            lists_changed=isinstance(self.policy, Delta),
+            lists_changed=self.policy.lists_changed,
         )
 
     def choose(
@@ -72,15 +72,14 @@ class Checkpoints:
             outcome.opened,
             outcome.changed,
             state.rates,
-            state.notes,
             self._now_us,
+            state.changes() if self.policy.lists_changed else None,
         )
-        changes = state.changes() if isinstance(self.policy, Delta) else None
-        chosen = choose_footprints(
-            self._operator, self.policy, moment, changes, copies=not self._snapshots.is_busy
-        )
-        if not chosen.choice.is_reachable and not state.notes.get("has_warned"):
-            state.notes["has_warned"] = True
+        gather = partial(self._operator.snapshot, state.table)
+        copies = not self._snapshots.is_busy
+        chosen = choose_footprints(state.notes.chooser, moment, gather, copies=copies)
+        if not chosen.choice.is_reachable and not state.notes.has_warned:
+            state.notes.has_warned = True
             _log.warning("bucket %d: %s", self._bucket, chosen.choice.complaint)
         return chosen, replace(now, records=now.records + chosen.opened + chosen.checked)
 
@@ -91,9 +90,9 @@ class Checkpoints:
         standing = Standing(
             state.table.open_windows,
             state.table.oldest_footprint(),
-            marks_openings(self.policy, self._operator),
+            self._marks_openings,
             chosen.choice.covered,
-            self._snapshots.find_stored(self.policy, state.notes),
+            self._snapshots.find_stored(state.notes),
         )
         return next_account(
             state.account,
@@ -130,12 +129,13 @@ class Checkpoints:
 
     def _rehearse(self, state: BucketState, batch: int, now: float) -> None:
         """Learns how long loading takes, when enough time has passed to afford it."""
-        if now < state.notes.get("rehearse_after_us", now):
+        after_us = state.notes.rehearse_after_us
+        if after_us is not None and now < after_us:
             return
         state.rates = rehearse_load(self._operator, self._output, batch, state.rates, self._now_us)
         took_us = self._now_us() - now
-        pause_us = min(_REHEARSAL_SHARE * took_us, _LONGEST_PAUSE_US)
-        state.notes["rehearse_after_us"] = now + pause_us
+        pause_us = min(_REHEARSAL_SHARE * took_us, LONGEST_PAUSE_US)
+        state.notes.rehearse_after_us = now + pause_us
 
     def write_copy(self, state: BucketState, output: SegmentLink, chosen: Chosen) -> None:
         """Begins to write a copy of all windows, if one was taken."""

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from trailmark.checkpoint.policy import Policy, UpstreamBackup
+from trailmark.checkpoint.account import Account
+from trailmark.checkpoint.noted import Bounds
+from trailmark.checkpoint.policy import Policy, marked_openings
 from trailmark.checkpoint.rates import Rates
 from trailmark.engine.logs import OperatorLogs
+from trailmark.engine.notes import BucketNotes
 from trailmark.engine.refusals import check_order
 from trailmark.engine.state import BucketState, layout_of
 from trailmark.errors import CacheFull, CacheLost, DamagedSegment, MissingSegment
-from trailmark.log import MonotonicClock, StreamLog
+from trailmark.log import MonotonicClock, Origin, StreamLog
 from trailmark.operators.protocol import Operator
 from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, SegmentLink
 from trailmark.recovery import RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
+from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
 
 
-def marks_openings(policy: Policy, operator: Operator) -> bool:
-    """Whether the table has the batch that a window opened in where footprints have theirs."""
-    return isinstance(policy, UpstreamBackup) and operator.rebuilds_from_openings
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """What the output log says of a batch: its segment, where the bucket stood after it, and which
+    policy it had."""
+
+    link: SegmentLink
+    account: Account
+    policy: object
 
 
 class StateKeeper:
@@ -66,33 +75,17 @@ class StateKeeper:
         if at_hand is not None:
             return at_hand, None
         self.drop()
-        cached, why = self._open_cached(batch)
+        cached, why = self._open_cached(batch, started)
         if self.state is not None:
-            self._adopt(self.state)
             return self.state, None
         self.state = self._empty_state(cached)
-        self.state.notes = self._new_notes()
+        self.state.notes = BucketNotes(self._policy.begin())
         newest = self._output.newest()
         if newest == NO_BATCH and batch == self._logs.first_batch:
             return self.state, None
         check_order(batch, newest, self._logs.first_batch, self._output.directory)
         self._clear_away()
         return self.state, self._recover(self.state, batch - 1, why, started)
-
-    def _adopt(self, state: BucketState) -> None:
-        """Another policy than the one that left the state does not know what that one has noted;
-        and batches that windows opened in are not to be taken for footprints, or these for them."""
-        notes = self._new_notes()
-        if state.notes.get("policy") == notes["policy"]:
-            return
-        if state.notes.get("marks_openings") != notes["marks_openings"]:
-            state.table.forget_footprints()
-        state.notes = notes
-
-    def _new_notes(self) -> dict[str, Any]:
-        """Notes of a policy that begins."""
-        marks = marks_openings(self._policy, self._operator)
-        return {"policy": self._policy.describe(), "marks_openings": marks}
 
     def _clear_away(self) -> None:
         """A recovery follows a crash or a move: files of dead writers, tables nobody uses."""
@@ -121,29 +114,45 @@ class StateKeeper:
             self._cache = None
         self._moves_for = error
 
-    def _open_cached(self, batch: int) -> tuple[CachedBucket | None, str]:
+    def _open_cached(self, batch: int, now_us: float) -> tuple[CachedBucket | None, str]:
         """Opens the state that an earlier batch left in the cache; or else says why there is none,
         and where to build it."""
         if self._cache is None:
             self._say_where(None)
             return None, "no cache"
+        read_logged = cache(partial(self._logged, batch - 1))
+        is_current = partial(self._is_current, batch=batch, read_logged=read_logged)
         cached, token, why = self._cache.acquire(
-            self._logs.log_id,
-            self._bucket,
-            partial(self._is_current, batch=batch),
-            without=self._full,
+            self._logs.log_id, self._bucket, is_current, without=self._full
         )
         self._say_where(cached)
         if cached is None or token is None:
             return cached, why
+        logged = read_logged()
+        assert logged is not None
         try:
-            self.state = BucketState.from_token(self._operator, cached, token)
-        except (KeyError, TypeError, ValueError):  # notes that this version does not know
+            self.state = self._cached_state(cached, token, logged, now_us)
+        except (KeyError, TypeError, ValueError):  # of another version, or nobody's
             return cached, "no whole table in the cache"
         except BaseException:
             cached.close()
             raise
         return cached, ""
+
+    def _cached_state(
+        self, cached: CachedBucket, token: Token, logged: _Logged, now_us: float
+    ) -> BucketState:
+        """The state that a token names. What is right or wrong comes from the log; the token is
+        believed in what only costs are about."""
+        notes = BucketNotes(self._policy.begin())
+        if logged.policy == self._policy.describe():  # what another has noted is of no use
+            notes.read_json(token.notes["bucket"], Bounds(token.output.batch, now_us))
+        state = BucketState.from_token(self._operator, cached, token, logged.account, notes)
+        # Batches that windows opened in are not to be taken for footprints, or these for them.
+        changes_marks = self._policy.marks_openings != marked_openings(logged.policy)
+        if changes_marks and self._operator.rebuilds_from_openings:
+            state.table.forget_footprints()
+        return state
 
     def _say_where(self, cached: CachedBucket | None) -> None:
         error, self._moves_for = self._moves_for, None
@@ -156,17 +165,24 @@ class StateKeeper:
         why = f"{error.what.removesuffix('.')} in {error.where}. {error.fix}"
         _log.warning("bucket %d %s: %s", self._bucket, what, why)
 
-    def _is_current(self, token: Token, batch: int) -> bool:
+    def _is_current(
+        self, token: Token, batch: int, read_logged: Callable[[], _Logged | None]
+    ) -> bool:
         """Whether the table is the state after the segment that is in the log."""
         if (token.log_id, token.bucket) != (self._logs.log_id, self._bucket):
             return False
         if token.output.batch != batch - 1 or token.layout != layout_of(self._operator):
             return False
+        logged = read_logged()
+        return logged is not None and logged.link == token.output
+
+    def _logged(self, batch: int) -> _Logged | None:
         try:
-            _, checksum = self._output.read_footer(batch - 1)
+            footer, checksum = self._output.read_footer(batch)
+            account = Account.of(footer, Origin(self._output.reader.segment_path(batch)))
         except (DamagedSegment, MissingSegment):
-            return False
-        return checksum == token.output.checksum
+            return None
+        return _Logged(SegmentLink(batch, checksum), account, footer.attributes.get("policy"))
 
     def _empty_state(self, cached: CachedBucket | None) -> BucketState:
         try:
@@ -185,7 +201,7 @@ class StateKeeper:
         )
         planned = self._now_us()
         is_built_on_openings = plan.foundation is Foundation.NOTHING and not plan.skipped
-        marks = marks_openings(self._policy, self._operator)
+        marks = self._policy.marks_openings and self._operator.rebuilds_from_openings
         account, load_us, replay_us = restore(
             plan,
             self._operator,

@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
-from trailmark.checkpoint.policy import FullSnapshot, Policy
+from trailmark.engine.notes import BucketNotes
 from trailmark.errors import LogError, StorageError, UnknownFormat
 from trailmark.log import Appending, StreamLog
 from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink
@@ -30,42 +29,37 @@ class SnapshotWriter:
         self.log = log
         self._under_way: Appending | None = None
 
-    def find_stored(self, policy: Policy, notes: dict[str, Any]) -> tuple[int, int] | None:
-        """The newest snapshot that is safely stored, and how many windows it holds.
+    def find_stored(self, notes: BucketNotes) -> tuple[int, int] | None:
+        """The snapshot that is safely stored since the last batch, and how many windows it holds.
 
         The batch after a snapshot was begun may run in another process than the one that writes
         it, so the file alone tells.
         """
-        if not isinstance(policy, FullSnapshot) or not policy.asynchronous:
+        if notes.pending is None or not self.log.contains(notes.pending[0]):
             return None
-        pending = notes.get("pending")
-        if pending is not None and self.log.contains(pending[0]):
-            del notes["pending"]
-            if self._is_stored(*pending[:2]):
-                notes["stored"] = pending
-        stored = notes.get("stored")
-        return None if stored is None else (stored[0], stored[2])
+        (batch, output_checksum), notes.pending = notes.pending, None
+        return self._stored(batch, output_checksum)
 
-    def _is_stored(self, batch: int, output_checksum: int) -> bool:
-        """Whether the file is the snapshot that was begun, and not one that was left over; then it
+    def _stored(self, batch: int, output_checksum: int) -> tuple[int, int] | None:
+        """The file if it is the snapshot that was begun, and not one that was left over; then it
         survives a power failure from now on."""
         try:
             footer, _ = self.log.read_footer(batch)
             if not is_after(footer, output_checksum):
-                return False
+                return None
             self.log.settle(batch)
         except UnknownFormat:
             raise
         except LogError as error:
             _log.warning("the snapshot of batch %d cannot be used: %s", batch, error)
-            return False
-        return True
+            return None
+        return batch, footer.rows[FrameKind.FOOTPRINTS]
 
     @property
     def is_busy(self) -> bool:
         return self._under_way is not None and not self._under_way.is_done()
 
-    def begin(self, output: SegmentLink, windows: pa.RecordBatch, notes: dict[str, Any]) -> None:
+    def begin(self, output: SegmentLink, windows: pa.RecordBatch, notes: BucketNotes) -> None:
         """Begins to write the state after an output segment; it is a copy that nobody changes."""
         self.collect()
         self._under_way = self.log.begin_append(
@@ -76,7 +70,7 @@ class SnapshotWriter:
             attributes={OUTPUT_CHECKSUM: output.checksum},
         )
         self._under_way.on_failure(partial(_warn, output.batch))
-        notes["pending"] = [output.batch, output.checksum, windows.num_rows]
+        notes.pending = (output.batch, output.checksum)
 
     def collect(self) -> None:
         """Waits for the snapshot under way. One that failed is only missed: the next will do, and

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import field
-from typing import Any
 
 from trailmark.checkpoint.account import Account, empty_account
 from trailmark.checkpoint.changes import Changes
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.checkpoint.rates import Rates
+from trailmark.engine.notes import BucketNotes
 from trailmark.operators.protocol import Operator
 from trailmark.records import START_OF_LOG, SegmentLink
 from trailmark.state.cache import CachedBucket, Token, boot_id
@@ -19,15 +19,15 @@ from trailmark.state.table import StateTable
 from trailmark.values import dataclass
 
 #: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
-_TABLE_FORMAT = 3
+_TABLE_FORMAT = 4
 
 
 @dataclass(slots=True)
 class BucketState:
     """State at the end of batch ``batch``; lives in the cache, or in private memory.
 
-    ``notes`` are the policy's; ``ended_us`` is when the batch ended, by a clock that never goes
-    back.
+    ``inputs`` is known to whoever has done the batch. ``ended_us`` is when it ended, by a clock
+    that never goes back.
     """
 
     batch: int
@@ -35,9 +35,9 @@ class BucketState:
     ledger: Ledger
     account: Account
     output: SegmentLink
-    inputs: SegmentLink
+    inputs: SegmentLink | None
     cached: CachedBucket | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: BucketNotes = field(default_factory=BucketNotes)
     rates: Rates = field(default_factory=Rates)
     ended_us: float | None = None
     _changes: Changes | None = None
@@ -59,23 +59,29 @@ class BucketState:
         return cls(first_batch - 1, table, ledger, account, START_OF_LOG, START_OF_LOG, cached)
 
     @classmethod
-    def from_token(cls, operator: Operator, cached: CachedBucket, token: Token) -> BucketState:
-        """State left by an earlier batch on this host."""
-        notes = token.notes
-        account = Account.from_attributes(notes["account"])
-        inputs = SegmentLink(**notes["inputs"])
+    def from_token(
+        cls,
+        operator: Operator,
+        cached: CachedBucket,
+        token: Token,
+        account: Account,
+        notes: BucketNotes,
+    ) -> BucketState:
+        """State left by an earlier batch on this host; raises ``ValueError``, ``TypeError`` or
+        ``KeyError`` if that cannot be."""
+        rates = Rates.from_token(token.notes["rates"])
         memory = cached.memory(is_new=False)
+        try:
+            table = StateTable(operator.layout, memory, is_new=False)
+            ledger = Ledger(memory)
+            if not memory.files().items() <= token.files.items():
+                raise ValueError("the table has files that the token does not know")
+        except BaseException:
+            memory.close()
+            raise
+        batch, output = token.output.batch, token.output
         return cls(
-            token.output.batch,
-            StateTable(operator.layout, memory, is_new=False),
-            Ledger(memory),
-            account,
-            token.output,
-            inputs,
-            cached,
-            notes["policy"],
-            Rates.from_attributes(notes["rates"]),
-            token.ended_us,
+            batch, table, ledger, account, output, None, cached, notes, rates, token.ended_us
         )
 
     def changes(self) -> Changes:
@@ -92,12 +98,7 @@ class BucketState:
         """Says that the table is whole again."""
         if self.cached is None:
             return
-        notes = {
-            "account": self.account.to_attributes(),
-            "inputs": {"batch": self.inputs.batch, "checksum": self.inputs.checksum},
-            "policy": self.notes,
-            "rates": self.rates.to_attributes(),
-        }
+        notes = {"bucket": self.notes.to_json(), "rates": self.rates.to_attributes()}
         token = Token(
             boot_id(),
             log_id,

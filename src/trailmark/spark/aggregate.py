@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -171,14 +171,13 @@ def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -
         )
     if checkpoint is None:
         return Continuous.within(_DEFAULT_OBJECTIVE if recover_within is None else recover_within)
-    if not isinstance(checkpoint, get_args(Policy)):
+    if not isinstance(checkpoint, Policy):
         raise SettingError(
             f"checkpoint must be a policy, got {checkpoint!r}.",
             where="checkpoint",
             fix="For example tm.Continuous(q=200_000), or recover_within='2 seconds'.",
         )
-    policy: Policy = checkpoint
-    return policy
+    return checkpoint
 
 
 def _check_retained(batches: int | None) -> None:

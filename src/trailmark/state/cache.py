@@ -40,6 +40,16 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 #: More than any token has.
 _MOST_BYTES = 1 << 24
 
+#: What the fields of a token are.
+_KINDS = {
+    **dict.fromkeys(("boot", "log_id", "layout"), str),
+    "bucket": int,
+    **dict.fromkeys(("output", "files", "notes"), dict),
+}
+
+#: Three hundred years after the machine started.
+_LATEST_US = 1e16
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -76,9 +86,14 @@ class Token:
             stored = json.loads(text)
         except RecursionError:
             raise ValueError("nested too deep") from None
+        for name, kind in _KINDS.items():
+            if type(stored[name]) is not kind:
+                raise TypeError(f"{name} is no {kind.__name__}")
         token = cls(**{**stored, "output": SegmentLink(**stored["output"])})
-        if not isinstance(token.notes, dict) or not isinstance(token.files, dict):
-            raise TypeError("neither notes nor files")
+        if not type(token.output.batch) is type(token.output.checksum) is int:
+            raise TypeError("output names no segment")
+        if token.ended_us is not None and not 0 <= token.ended_us <= _LATEST_US:
+            raise ValueError("ended_us is no time")
         return token
 
 
@@ -116,7 +131,7 @@ class CachedBucket:
         """Seconds since the table was used. What has no whole table has only a time on the wall,
         which may lie ahead."""
         token = self.token()
-        if token is not None and token.ended_us is not None:
+        if token is not None and token.ended_us is not None and token.ended_us <= steady_us:
             return (steady_us - token.ended_us) / 1e6
         # Every batch replaces the token, which changes the directory.
         return abs(now_us / 1e6 - os.fstat(self._descriptor).st_mtime)

@@ -267,13 +267,18 @@ class StateTable:
         assert len(slots) == self.open_windows
         return slots
 
-    def check(self, slots: Slots, batch: int) -> None:
+    def renew(self, slots: Slots, batch: int) -> None:
         """Gives windows the footprint ``batch``."""
         kernel.tm_check(self.structure, address(slots), len(slots), batch)
 
     def footprints(self, slots: Slots) -> npt.NDArray[np.int64]:
         """Batches of the footprints of windows."""
         return self.read_field(slots, FOOTPRINT_PLACE).astype(np.int64)
+
+    def are_open(self, slots: Slots) -> npt.NDArray[np.bool_]:
+        """Which slots hold a window that is open."""
+        is_open: npt.NDArray[np.bool_] = self.read_field(slots, OPENED_PLACE) >= 0
+        return is_open
 
     def forget_footprints(self) -> None:
         """Marks every window as having none, so that the next batch writes one for each."""

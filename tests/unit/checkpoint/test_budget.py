@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 
 import pytest
 
 from trailmark.checkpoint.budget import Budget
+from trailmark.checkpoint.noted import Bounds
 from trailmark.checkpoint.policy import Continuous
 
 _POLICY = Continuous(q=0, interval="5 ms", period="100 ms")
@@ -22,6 +24,10 @@ class FakeClock:
         return self.now_us
 
 
+def _budget(policy: Continuous) -> Budget:
+    return policy.begin().budget
+
+
 class Run:
     """Batches that check as many windows as they may, each at ``cost_us()``."""
 
@@ -29,18 +35,20 @@ class Run:
         self.clock = FakeClock()
         #: The first period begins with the first batch.
         self.started_us = self.clock.now_us
+        self._budget = _budget(policy)
         self._policy = policy
         self._cost_us = cost_us
-        self._notes: dict[str, float] = {}
         #: When each piece of work began, and how long it took.
         self.work: list[tuple[float, float]] = []
 
     def batch(self, wanted: int = 1_000_000) -> int:
         """Checks up to ``wanted`` windows; what is known is carried on as the engine carries it."""
-        if not self._notes:
+        if self._budget.counted_us is None:
             self.started_us = self.clock.now_us
-        budget = Budget.from_notes(self._policy, self._notes, self.clock)
-        affordable = budget.affordable()
+        budget = _budget(self._policy)
+        bounds = Bounds(0, self.clock.now_us)
+        budget.read_json(json.loads(json.dumps(self._budget.to_json())), bounds)
+        affordable = budget.affordable(self.clock.now_us)
         assert affordable is not None
         count = min(affordable, wanted)
         if count:
@@ -48,7 +56,7 @@ class Run:
             self.work.append((self.clock.now_us, took))
             self.clock.now_us += took
             budget.spend(count, took)
-        budget.write_notes(self._notes)
+        self._budget = budget
         return count
 
     def in_period(self, number: int) -> float:
@@ -146,18 +154,14 @@ def test_a_window_that_costs_nothing_measurable_does_not_divide_by_zero() -> Non
 
 
 def test_without_a_period_there_is_no_limit() -> None:
-    assert Budget.from_notes(Continuous(q=0), {}, FakeClock()).affordable() is None
+    assert _budget(Continuous(q=0)).affordable(1_000.0) is None
 
 
-def test_a_clock_of_another_boot_neither_grants_nor_takes_credit() -> None:
-    """Times in notes may lie in the future of a clock that began anew."""
-    clock = FakeClock(10.0)
-    notes = {"credit_us": 100.0, "counted_us": 1e15, "cost_us": 1.0}
-    assert Budget.from_notes(_POLICY, notes, clock).affordable() == 100
+def test_a_clock_that_went_back_neither_grants_nor_takes_credit() -> None:
+    budget = Budget(_INTERVAL, _PERIOD, credit_us=100.0, counted_us=1e15)
+    assert budget.affordable(10.0) == 100
 
 
-def test_a_smaller_budget_than_before_counts_at_once() -> None:
-    clock = FakeClock()
-    notes = {"credit_us": 5_000.0, "counted_us": clock.now_us, "cost_us": 1.0}
-    smaller = Continuous(q=0, interval="1 ms", period="100 ms")
-    assert Budget.from_notes(smaller, notes, clock).affordable() == 1_000
+def test_more_than_an_interval_is_never_there() -> None:
+    budget = Budget(1_000, _PERIOD, credit_us=5_000.0, counted_us=0.0)
+    assert budget.affordable(1.0) == 1_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint import continuous
 from trailmark.checkpoint.account import empty_account
-from trailmark.checkpoint.choose import choose_footprints, writes_openings
+from trailmark.checkpoint.choose import choose_footprints
 from trailmark.checkpoint.ledger import Ledger, Totals
 from trailmark.checkpoint.moment import NO_SLOTS, Moment
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
@@ -121,7 +122,7 @@ def test_every_window_left_open_has_one_open_footprint_from_the_batch_it_opened_
     rng = random.Random(seed)
     case = random_case(rng)
     policy = random_policy(rng)
-    while not writes_openings(policy):
+    while not policy.writes_openings:
         policy = random_policy(rng)
     with reported(seed, case):
         run = Followed(case, policy)
@@ -190,12 +191,13 @@ def test_windows_without_a_footprint_get_theirs_before_any_check() -> None:
 
     def moment(batch: int, opened: Slots) -> Moment:
         now, before = Totals(0, 7, 0), empty_account(0)
-        return Moment(batch, table, ledger, before, now, opened, NO_SLOTS, Rates(), {}, lambda: 0.0)
+        return Moment(batch, table, ledger, before, now, opened, NO_SLOTS, Rates(), lambda: 0.0)
 
-    chosen = choose_footprints(operator, Continuous(), moment(1, outcome.opened))
+    chooser, gather = Continuous().begin(), partial(operator.snapshot, table)
+    chosen = choose_footprints(chooser, moment(1, outcome.opened), gather)
     assert (chosen.opened, chosen.checked) == (7, 0)
     assert chosen.footprints is not None
     assert chosen.footprints.num_rows == 7
     assert table.oldest_footprint() == 1
-    again = choose_footprints(operator, Continuous(), moment(2, NO_SLOTS))
+    again = choose_footprints(chooser, moment(2, NO_SLOTS), gather)
     assert (again.footprints, again.opened, again.checked) == (None, 0, 0)

@@ -11,6 +11,7 @@ from tests.support.leaps import DAY_US, HOUR_US
 from tests.support.orders import count_case
 from tests.support.work import WorkClock, Worked, workloads
 from trailmark.checkpoint.budget import Budget
+from trailmark.checkpoint.noted import Bounds
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.engine import checkpoints
@@ -99,30 +100,30 @@ def test_rehearsals_go_on_after_one_that_seemed_to_take_a_day(
 
 def test_a_budget_is_there_again_soon_after_a_leap() -> None:
     clock = WorkClock()
-    budget = Budget.from_notes(Continuous(interval="5 ms", period="100 ms"), {}, clock)
-    assert budget.affordable() == 5_000
+    budget = Budget.of(5_000, 100_000)
+    assert budget.affordable(clock()) == 5_000
     budget.spend(1_000, DAY_US)
     checked = 0
     for _ in range(200):
         clock.spend(100_000)
-        affordable = budget.affordable()
+        affordable = budget.affordable(clock())
         assert affordable is not None
         budget.spend(affordable, 1.0 * affordable)
         checked += affordable
-    assert budget.affordable() == int(budget.credit_us / budget.cost_us)
+    assert budget.affordable(clock()) == int(budget.credit_us / budget.cost_us)
     assert budget.cost_us < 1.1, "it costs what it did before"
     assert checked > 100_000
 
 
 def test_a_budget_leaves_its_notes_whole_when_the_clock_stands_still() -> None:
-    notes: dict[str, object] = {}
+    budget = Budget.of(5_000, 100_000)
     for _ in range(50):
-        budget = Budget.from_notes(Continuous(interval="5 ms", period="100 ms"), notes, lambda: 3.0)
-        affordable = budget.affordable()
+        affordable = budget.affordable(3.0)
         assert affordable is not None
         budget.spend(affordable, 0.0)
-        budget.write_notes(notes)
+        notes = budget.to_json()
         assert all(isinstance(value, float) and math.isfinite(value) for value in notes.values())
+        budget.read_json(notes, Bounds(0, 3.0))
 
 
 def test_what_seems_to_take_a_day_teaches_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.policies import ONE_OF_EACH, VARIANTS
-from trailmark.checkpoint.choose import writes_openings
+from trailmark.checkpoint.arguments import budget_us
 from trailmark.checkpoint.policy import (
     Continuous,
     CostBenefit,
@@ -20,8 +20,6 @@ from trailmark.checkpoint.policy import (
     Policy,
     SlowWindows,
     UpstreamBackup,
-    budget_us,
-    every_us,
 )
 from trailmark.errors import SettingError
 
@@ -155,20 +153,18 @@ def test_more_shots_than_microseconds_are_refused() -> None:
 
 
 def test_durations_are_taken_as_text_or_timedelta() -> None:
-    assert budget_us(Continuous(interval=timedelta(milliseconds=5), period="100 ms")) == (
-        5_000,
-        100_000,
-    )
-    assert budget_us(Continuous()) == (0, 0)
+    assert budget_us(timedelta(milliseconds=5), "100 ms") == (5_000, 100_000)
+    assert budget_us(None, None) == (0, 0)
     assert Continuous.within(timedelta(seconds=2)) == Continuous(objective=timedelta(seconds=2))
     assert Continuous.within("2 seconds").objective_us == 2_000_000
-    assert every_us(FullSnapshot(timedelta(seconds=3))) == 3_000_000
-    assert every_us(Delta("3 s")) == 3_000_000
-    assert every_us(Delta(3)) is None
+    assert FullSnapshot(timedelta(seconds=3)).every_us == 3_000_000
+    assert Delta("3 s").every_us == 3_000_000
+    assert Delta(3).every_us is None
 
 
 def test_an_interval_as_long_as_its_period_is_allowed() -> None:
-    assert budget_us(Continuous(interval="100 ms", period="100 ms")) == (100_000, 100_000)
+    budget = Continuous(interval="100 ms", period="100 ms").begin().budget
+    assert (budget.interval_us, budget.period_us) == (100_000, 100_000)
 
 
 @pytest.mark.parametrize(
@@ -223,11 +219,11 @@ def test_the_same_time_in_other_words_has_the_same_description() -> None:
 
 
 def test_who_checks_single_windows_gives_each_a_footprint_when_it_opens() -> None:
-    writing = {type(policy) for policy in ONE_OF_EACH.values() if writes_openings(policy)}
+    writing = {type(policy) for policy in ONE_OF_EACH.values() if policy.writes_openings}
     assert writing == {Continuous, CostBenefit, SlowWindows}
-    assert not writes_openings(Continuous.within("1 second"))
-    assert not writes_openings(UpstreamBackup())
-    assert not writes_openings(NoCheckpoint())
+    assert not Continuous.within("1 second").writes_openings
+    assert not UpstreamBackup().writes_openings
+    assert not NoCheckpoint().writes_openings
 
 
 def test_equal_policies_are_equal_values() -> None:

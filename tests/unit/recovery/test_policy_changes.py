@@ -162,6 +162,8 @@ def _change_policy(run: Followed, policy: Policy) -> None:
     """The same process goes on under another policy, as no user can ask it to."""
     for bucket in run.query.open():
         bucket._checkpoints.policy = policy
+        if bucket._keeper.state is not None:
+            bucket._keeper.state.notes.chooser = policy.begin()
 
 
 def test_the_first_batch_with_footprints_makes_up_for_all_that_were_not_written() -> None:

@@ -24,7 +24,7 @@ for number in range(2):
     message = writer.write(iter([pa.RecordBatch.from_arrays([ids], names=["id"])]))
     writer.commit([WrittenFiles(message.files, "query", message.planned), None], number)
 slow = {
-    *("pandas", "pyarrow.compute", "trailmark.checkpoint.choose", "trailmark.engine"),
+    *("pandas", "pyarrow.compute", "trailmark.checkpoint", "trailmark.engine"),
     *("trailmark.log.index", "trailmark.log.merge", "trailmark.log.storage.object_store"),
     *("trailmark.recovery", "trailmark.status", "trailmark.streams.operator_view"),
 }

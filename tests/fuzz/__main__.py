@@ -1,8 +1,9 @@
-"""Fuzzes everything that reads the files of a log: ``python -m tests.fuzz --seconds 3600``.
+"""Fuzzes all that reads the files of a log or a cache: ``python -m tests.fuzz --seconds 3600``.
 
 Files are changed and sealed again with right checksums, so that what is in them has to be judged.
 Whoever reads them gives an answer or an error of Trailmark's own; it does not die, hang, run out of
-memory, or raise anything else, and where verification finds nothing, nobody is refused.
+memory, or raise anything else, and where verification finds nothing, nobody is refused. Tokens of
+the cache are changed, too: there nobody is refused at all, and results are what they were.
 
 Inputs are tried in a process of their own, so that one that kills it is found as well. What was
 found is kept, one file each, and ``python -m tests.fuzz FILE`` tries it again.

@@ -107,7 +107,7 @@ def _of_name(files: Files, name: str, choices: Choices) -> None:
     elif name.endswith(".pack"):
         files[name] = _pack(open_pack(files[name]), choices)
     elif name.startswith("watermark/"):
-        text = _json(json.loads(files[name].partition(b"\n")[0]), choices)
+        text = change_json(json.loads(files[name].partition(b"\n")[0]), choices)
         files[name] = text + b"\n%08x\n" % crc32(text)
     elif name.endswith(".json"):
         files[name] = _guarded(files[name], choices)
@@ -134,7 +134,7 @@ def _segment(opened: Opened, choices: Choices) -> Opened:
 
 
 def _footer(opened: Opened, choices: Choices) -> Opened:
-    return replace(opened, footer=_json(opened.fields, choices))
+    return replace(opened, footer=change_json(opened.fields, choices))
 
 
 def _header(opened: Opened, choices: Choices) -> Opened:
@@ -268,14 +268,15 @@ def _pack(opened: OpenedPack, choices: Choices) -> bytes:
 
 def _guarded(text: bytes, choices: Choices) -> bytes:
     body = json.loads(text)["body"]
-    changed = _json(body, choices)
+    changed = change_json(body, choices)
     try:
         return guarded(json.loads(changed))
     except _BEYOND_REPAIR:  # no checksum can be made for it
         return b'{"body":' + changed + b',"crc32":0}'
 
 
-def _json(value: Any, choices: Choices) -> bytes:
+def change_json(value: Any, choices: Choices) -> bytes:
+    """The text of something else, which may be no JSON."""
     change = choices.below(8)
     if change == 7:
         return _bytes(dump(value), choices)

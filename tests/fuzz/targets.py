@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.choices import Choices
+from tests.fuzz.files import in_directory, write_files
 from tests.fuzz.mutations import mutate, renew
+from tests.fuzz.tokens import try_token
 from tests.fuzz.worlds import World, worlds
 from trailmark.cli import main
 from trailmark.errors import LogError, TrailmarkError
@@ -27,6 +26,10 @@ from trailmark.streams.verify import verify_stream
 logging.getLogger("trailmark").setLevel(logging.CRITICAL)
 
 
+#: One part in so many of the inputs is for tokens, the others are for the files of logs.
+_PARTS = 4
+
+
 class Disagreement(AssertionError):
     """Verification found nothing and a reader was refused, or a file of a later format was lost."""
 
@@ -34,6 +37,13 @@ class Disagreement(AssertionError):
 def try_input(data: bytes) -> None:
     """Changes the files as the data says, and reads them. Whatever it raises is a finding."""
     choices = Choices(data)
+    if choices.below(_PARTS) == _PARTS - 1:
+        try_token(choices)
+    else:
+        _try_files(choices)
+
+
+def _try_files(choices: Choices) -> None:
     world = choices.one_of(worlds())
     targets = _STREAM_TARGETS if world.case is None else _OPERATOR_TARGETS
     target = choices.one_of(targets)
@@ -42,11 +52,8 @@ def try_input(data: bytes) -> None:
     renewed = renew(files, choices) if is_news else ""
     if not is_news:
         mutate(files, choices)
-    with _directory() as path:
-        for name, content in files.items():
-            where = path / name
-            where.parent.mkdir(parents=True, exist_ok=True)
-            where.write_bytes(content)
+    with in_directory() as path:
+        write_files(path, files)
         with contextlib.suppress(TrailmarkError):
             target(world, path)
         if is_news:
@@ -68,16 +75,6 @@ def _check_news(world: World, path: Path, name: str, content: bytes) -> None:
 def _verify(world: World, path: Path) -> Verification:
     verify = verify_stream if world.case is None else verify_operator
     return verify(LocalStorage(path, Durability.UNSYNCED))
-
-
-@contextlib.contextmanager
-def _directory() -> Iterator[Path]:
-    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    path = Path(tempfile.mkdtemp(prefix="trailmark-fuzz-", dir=fast))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
 
 
 def _run(*arguments: object) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.fuzz.files import read_files
 from tests.support.cases import Case
 from tests.support.processes import Place
 from tests.support.small import SMALL_WINDOWS, small_case
@@ -46,9 +47,7 @@ def _made(name: str) -> World:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "log"
         case, policy = _operator(path, name) if name in SMALL_WINDOWS else _stream(path)
-        found = sorted(each for each in path.rglob("*") if each.is_file())
-        files = {str(each.relative_to(path)): each.read_bytes() for each in found}
-        return World(name, files, case, policy)
+        return World(name, read_files(path), case, policy)
 
 
 def _operator(path: Path, name: str) -> tuple[Case, Policy]:

@@ -5,6 +5,9 @@ the token is absent, so a table whose writer died is never taken for whole. The 
 boot of the machine (after a power failure mapped pages may be lost, and the table is not used) and
 the files of the table: where one of them was cleared away, the others are not used either.
 
+The files of a table are memory that the processes of one user share, and are trusted like memory.
+A token is text: what it names is looked up in the log, and what it notes is only about costs.
+
 Where one directory has no room for a table, the next one takes it. A note stays behind that says
 how much room was not enough, so that the following batches go where the table is.
 """
@@ -128,8 +131,8 @@ class CachedBucket:
         return token if token.boot == boot_id() and token.files == sizes else None
 
     def age(self, now_us: float, steady_us: float) -> float:
-        """Seconds since the table was used. What has no whole table has only a time on the wall,
-        which may lie ahead."""
+        """Seconds since the table was used. What has no whole table, or one from the future, has
+        only a time on the wall, which may lie ahead."""
         token = self.token()
         if token is not None and token.ended_us is not None and token.ended_us <= steady_us:
             return (steady_us - token.ended_us) / 1e6

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trailmark.state.cache import StateCache
+from trailmark.records import SegmentLink
+from trailmark.state.cache import StateCache, Token, boot_id
 
 
 def _make(cache: StateCache, log: str, bucket: int, age: float) -> Path:
@@ -45,3 +46,12 @@ def test_a_table_in_use_stays_however_old_it_is(cache: StateCache) -> None:
 
 def test_a_cache_that_is_not_there_is_swept_in_peace(cache: StateCache) -> None:
     assert cache.sweep(1e15, 0.0) == []
+
+
+def test_a_table_from_the_future_is_as_old_as_its_directory(cache: StateCache) -> None:
+    directories = [_make(cache, "a", bucket, 4000) for bucket in (0, 1)]
+    for directory, ended_us in zip(directories, (1e15, 5e9), strict=True):
+        token = Token(boot_id(), "a", 0, SegmentLink(3, 9), "", {}, ended_us=ended_us)
+        (directory / "token").write_text(token.to_json())
+        os.utime(directory, (1e9 - 4000, 1e9 - 4000))
+    assert cache.sweep(1e15, 6e9) == directories[:1], "the other was used a thousand seconds ago"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from trailmark.checkpoint.ledger import Ledger, Totals
+from trailmark.checkpoint.ledger import NOWHERE, Ledger, Totals
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.log import Footer, Origin
 from trailmark.log.json_text import whole
@@ -25,12 +25,12 @@ _TOTAL = (-(2**62), 2**62)
 _BOUNDS = {
     "open_windows": (0, MOST_WINDOWS),
     **dict.fromkeys(("oldest", "base", "keep_output_from"), _BATCH),
-    **dict.fromkeys(("needs", "keep_from"), _NEXT),
+    **dict.fromkeys(("needs", "keep_from", "loads_from", "looks_back"), _NEXT),
     **dict.fromkeys(("extent", "replay", "records_total", "inputs_total"), _TOTAL),
     "watermark": (-(2**63), 2**63 - 1),
     **dict.fromkeys(("predicted_us", "segments"), (0, 2**62)),
 }
-_MAY_BE_NONE = frozenset({"oldest", "watermark"})
+_MAY_BE_NONE = frozenset({"oldest", "watermark", "loads_from", "looks_back"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,12 @@ class Account:
     base
         The newest batch whose end can be rebuilt without processing anything anew.
     needs
-        First batch of input that a recovery reads.
+        First batch of input that a recovery replays.
+    loads_from
+        First batch of input to whose tuples what a recovery loads refers; None if it refers to
+        none.
+    looks_back
+        The same for the state as it is now, which may have let go of older ones.
     keep_from, keep_output_from
         First batches of input and of output that a recovery might read if one segment were damaged.
     extent, segments
@@ -82,6 +87,13 @@ class Account:
     segments: int = 0
     foundation: Foundation = Foundation.FOOTPRINTS
     keep_output_from: int = NO_BATCH
+    loads_from: int | None = None
+    looks_back: int | None = None
+
+    @property
+    def reads_from(self) -> int:
+        """First batch of input that a recovery reads, to load or to replay."""
+        return self.needs if self.loads_from is None else min(self.needs, self.loads_from)
 
     @property
     def first_segment(self) -> int:
@@ -90,7 +102,13 @@ class Account:
 
     def totals(self) -> Totals:
         """What the ledger remembers of it."""
-        return Totals(self.records_total, self.inputs_total, self.needs, self.first_segment)
+        return Totals(
+            self.records_total,
+            self.inputs_total,
+            self.reads_from,
+            self.first_segment,
+            NOWHERE if self.looks_back is None else self.looks_back,
+        )
 
     def to_attributes(self) -> dict[str, Any]:
         return asdict(self)
@@ -114,7 +132,8 @@ class Account:
         try:
             account = cls.from_attributes(footer.attributes)
             ends = (account.base, account.needs - 1, account.keep_from - 1, account.oldest or 0)
-            if max(*ends, account.keep_output_from) > footer.batch:
+            looked = (account.loads_from or 0, account.looks_back or 0)
+            if max(*ends, *looked, account.keep_output_from) > footer.batch:
                 raise ValueError(f"it names batches after {footer.batch}")
             if account.foundation is Foundation.SNAPSHOT and account.base == NO_BATCH:
                 raise ValueError("it names no snapshot")
@@ -150,7 +169,8 @@ class Standing:
     ``oldest`` is the oldest footprint. With ``marks_openings`` there are none, and what the table
     has in their place are the batches that windows opened in. ``covered``: up to the end of that
     batch, a window whose footprint is older has not changed since. ``snapshot``: the newest
-    snapshot that is safely stored, and how many windows it holds.
+    snapshot that is safely stored, and how many windows it holds. ``looks_back``: the oldest batch
+    to whose tuples the state refers.
     """
 
     open_windows: int
@@ -158,6 +178,7 @@ class Standing:
     marks_openings: bool = False
     covered: int = NO_BATCH
     snapshot: tuple[int, int] | None = None
+    looks_back: int | None = None
 
 
 def next_account(
@@ -180,9 +201,10 @@ def next_account(
         inputs_total=now.inputs,
         watermark=watermark,
         is_reachable=is_reachable,
+        looks_back=standing.looks_back,
     )
     replayed = ledger.at(after.needs - 1) if after.needs <= batch else None
-    needs, first = _around_damage(before, after, ledger)
+    needs, first = _around_damage(before, after, ledger, batch)
     after = replace(
         after,
         keep_from=max(before.keep_from, needs),
@@ -192,16 +214,19 @@ def next_account(
     return replace(after, predicted_us=rates.predict_us(work_of(after, batch)))
 
 
-def _around_damage(before: Account, after: Account, ledger: Ledger) -> tuple[int, int]:
+def _around_damage(before: Account, after: Account, ledger: Ledger, batch: int) -> tuple[int, int]:
     """The first batches of input and of output that are read if a segment is damaged, which is gone
     around from the batch before it: the newest segment from the last batch, the first one of the
-    extent from the one before that."""
+    extent from the one before that. The ledger knows what these read, and has in mind where one of
+    them was damaged itself."""
+    last = ledger.at(batch - 1)
+    assert last is not None
     if not after.segments:
-        return before.needs, before.first_segment
+        return last.needs, last.first
     generation = ledger.at(after.first_segment - 1)
     if generation is None:
         return before.keep_from, before.keep_output_from
-    return min(before.needs, generation.needs), min(before.first_segment, generation.first)
+    return min(last.needs, generation.needs), min(last.first, generation.first)
 
 
 def work_of(account: Account, batch: int) -> Work:
@@ -214,24 +239,47 @@ def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: S
     """What the next recovery builds on: base, needs, extent, segments, foundation."""
     oldest = standing.oldest
     if oldest is None:
-        return _on(before, Foundation.NOTHING, batch, batch + 1, 0, 0)
+        return _on(before, Foundation.NOTHING, batch, batch + 1, None, 0, 0)
     if oldest != NO_BATCH and standing.marks_openings:
-        return _on(before, Foundation.NOTHING, oldest - 1, oldest, 0, 0)
+        return _on(before, Foundation.NOTHING, oldest - 1, oldest, None, 0, 0)
     if oldest != NO_BATCH:
         # Footprints that are older than what the batch before needed were good enough for it.
         needs = max(oldest + 1, before.needs, standing.covered + 1)
         start = ledger.at(oldest - 1)
         extent = now.records - (0 if start is None else start.records)
-        return _on(before, Foundation.FOOTPRINTS, batch, needs, extent, batch - oldest + 1)
+        looks_back = standing.looks_back if oldest == batch else _looked_back(ledger, oldest)
+        segments = batch - oldest + 1
+        return _on(before, Foundation.FOOTPRINTS, batch, needs, looks_back, extent, segments)
     if standing.snapshot is not None and standing.snapshot[0] > before.base:
         stored, windows = standing.snapshot
-        return _on(before, Foundation.SNAPSHOT, stored, stored + 1, windows, 1)
+        looks_back = _looked_back(ledger, stored)
+        return _on(before, Foundation.SNAPSHOT, stored, stored + 1, looks_back, windows, 1)
     return before
 
 
+def _looked_back(ledger: Ledger, batch: int) -> int | None:
+    """To which batch the state looked back at the end of an earlier one: no footprint or snapshot
+    that is as new refers to older tuples."""
+    found = ledger.at(batch)
+    assert found is not None, "the ledger reaches back to the oldest footprint"
+    return None if found.looks_back == NOWHERE else found.looks_back
+
+
 def _on(
-    before: Account, foundation: Foundation, base: int, needs: int, extent: int, segments: int
+    before: Account,
+    foundation: Foundation,
+    base: int,
+    needs: int,
+    loads_from: int | None,
+    extent: int,
+    segments: int,
 ) -> Account:
     return replace(
-        before, foundation=foundation, base=base, needs=needs, extent=extent, segments=segments
+        before,
+        foundation=foundation,
+        base=base,
+        needs=needs,
+        loads_from=loads_from,
+        extent=extent,
+        segments=segments,
     )

@@ -15,20 +15,25 @@ from trailmark.values import dataclass
 
 # Three numbers at the start: the oldest batch, how many unused rows precede it, how many follow.
 _FIRST, _SKIP, _COUNT = range(3)
-# Then four numbers per batch: records, inputs, needs, first.
+# Then five numbers per batch: records, inputs, needs, first, looks_back.
 _HEAD = 3
-_WIDTH = 4
+_WIDTH = 5
+
+#: Where a state looks back to that looks at no tuple.
+NOWHERE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Records written and tuples taken since the log began, up to the end of a batch; and the first
-    batches of input and of output that a recovery to that end reads."""
+    """Records written and tuples taken since the log began, up to the end of a batch; the first
+    batches of input and of output that a recovery to that end reads; and the first batch of input
+    to whose tuples the state refers then."""
 
     records: int
     inputs: int
     needs: int
     first: int = NO_BATCH
+    looks_back: int = NOWHERE
 
 
 class Ledger:
@@ -72,7 +77,13 @@ class Ledger:
         if end == len(self._all):
             self._region.grow(self._region.size * 3 // 2)
             self._map()
-        self._all[end] = (totals.records, totals.inputs, totals.needs, totals.first)
+        self._all[end] = (
+            totals.records,
+            totals.inputs,
+            totals.needs,
+            totals.first,
+            totals.looks_back,
+        )
         self._head[_COUNT] += 1
 
     def at(self, batch: int) -> Totals | None:

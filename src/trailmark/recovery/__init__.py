@@ -4,11 +4,14 @@ Nothing is emitted and nothing is guessed: what cannot be rebuilt exactly is ref
 error.
 """
 
+from trailmark.recovery.history import InputHistory, NoHistory
 from trailmark.recovery.plan import RecoveryPlan, Skipped, plan_recovery
 from trailmark.recovery.rehearse import rehearse_load
 from trailmark.recovery.restore import RecoveryReport, batch_input, restore
 
 __all__ = [
+    "InputHistory",
+    "NoHistory",
     "RecoveryPlan",
     "RecoveryReport",
     "Skipped",

@@ -66,7 +66,9 @@ class RecoveryPlan:
     oldest
         T: batch of the oldest footprint; ``base`` if no window is open.
     replay_from
-        First batch of input that is read.
+        First batch of input that is replayed.
+    loads_from
+        First batch of input to whose tuples what is loaded refers; None if it refers to none.
     open_windows
         Windows open at the end of ``base``: as many footprints are loaded.
     segments_read, records_read
@@ -92,9 +94,17 @@ class RecoveryPlan:
     records_read: int
     records_used: int
     replay_tuples: int
+    loads_from: int | None = None
     skipped: tuple[Skipped, ...] = ()
     accounts: dict[int, Account] = field(default_factory=dict, repr=False, compare=False)
     footprints: tuple[pa.RecordBatch, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def reads_from(self) -> int:
+        """First batch of input that is read, to load or to replay."""
+        return (
+            self.replay_from if self.loads_from is None else min(self.replay_from, self.loads_from)
+        )
 
     @property
     def work(self) -> Work:
@@ -171,7 +181,7 @@ def plan_recovery(
     accounts = {batch: account for w in walks for batch, account in w.accounts.items()}
     account = walk.account
     assert account is not None
-    _check_inputs(inputs, account.needs, target, skipped)
+    _check_inputs(inputs, account.reads_from, target, skipped)
     return RecoveryPlan(
         target=target,
         base=walk.base,
@@ -183,6 +193,7 @@ def plan_recovery(
         records_read=sum(w.records for w in walks),
         records_used=sum(w.used for w in walks),
         replay_tuples=_tuples_to_replay(inputs, account.needs, target, accounts.get(target)),
+        loads_from=account.loads_from,
         skipped=tuple(skipped),
         accounts=accounts,
         footprints=tuple(reversed(walk.taken)),
@@ -335,7 +346,7 @@ def _check_inputs(inputs: StreamLog, first: int, last: int, skipped: Sequence[Sk
             continue
         around = "".join(f" Output batch {s.batch} could not be used: {s.why}" for s in skipped)
         raise MissingInput(
-            f"Recovery has to replay input batches {first} to {last}, but batch {batch} is "
+            f"Recovery has to read input batches {first} to {last}, but batch {batch} is "
             f"gone.{around}",
             where=inputs.reader.segment_path(batch),
             fix="Bring the segment back from a backup, or start the query on a new path.",

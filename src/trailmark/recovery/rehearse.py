@@ -9,11 +9,10 @@ import pyarrow as pa
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.kernel.columns import arrow_fixed, contiguous
 from trailmark.log import MonotonicClock, StreamLog
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator, History
 from trailmark.records import FOOTPRINT, FrameKind
 from trailmark.recovery.plan import records_of
 from trailmark.state.memory import Memory
-from trailmark.state.table import StateTable
 
 #: Fewer footprints say more about fixed costs than about the cost of one.
 FEWEST = 1_000
@@ -22,7 +21,12 @@ _MOST = 20_000
 
 
 def rehearse_load(
-    operator: Operator, output: StreamLog, batch: int, rates: Rates, now_us: MonotonicClock
+    operator: AnyOperator,
+    output: StreamLog,
+    history: History,
+    batch: int,
+    rates: Rates,
+    now_us: MonotonicClock,
 ) -> Rates:
     """The rates after the segment of a batch was read back."""
     started = now_us()
@@ -35,7 +39,7 @@ def rehearse_load(
     started = now_us()
     operator.identities.add(footprints, operator.identities.new_set())
     operator.load(
-        StateTable(operator.layout, Memory()),
+        operator.open(Memory(), history),
         footprints.append_column(FOOTPRINT, ages),
         output.directory,
     )

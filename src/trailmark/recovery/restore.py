@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
 
 from trailmark.checkpoint.account import Account, empty_account
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
-from trailmark.kernel.columns import contiguous
-from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog
+from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog, read_ports
 from trailmark.log.json_text import whole
-from trailmark.operators.protocol import BatchInput, Operator
-from trailmark.records import NO_BATCH, Foundation, FrameKind
+from trailmark.operators.protocol import AnyOperator, BatchInput, Port, State
+from trailmark.records import NO_BATCH, Foundation
 from trailmark.recovery.plan import RecoveryPlan, records_of
-from trailmark.state.table import StateTable
 from trailmark.values import dataclass
 
 
@@ -47,8 +44,8 @@ class RecoveryReport:
 
 def restore(
     plan: RecoveryPlan,
-    operator: Operator,
-    table: StateTable,
+    operator: AnyOperator,
+    state: State,
     ledger: Ledger,
     output: StreamLog,
     inputs: StreamLog,
@@ -57,47 +54,47 @@ def restore(
     *,
     marks_openings: bool = False,
 ) -> tuple[Account, int, int]:
-    """Rebuilds an empty table and ledger; returns the account and how long load and replay took.
+    """Rebuilds an empty state and ledger; returns the account and how long load and replay took.
 
     With ``marks_openings`` windows that open in batches processed anew are given the batch in the
     place of a footprint.
     """
     started = now_us()
-    table.reserve_windows(plan.open_windows)
+    state.reserve_windows(plan.open_windows)
     for footprints in plan.footprints:
-        operator.load(table, footprints, output.directory)
+        operator.load(state, footprints, output.directory)
     loaded = now_us()
     for segment in _read_inputs(inputs, plan.replay_from, plan.base):
         where = f"{inputs.directory}, batch {segment.batch}"
-        operator.replay(table, batch_input(segment, operator.input_schema), where)
+        operator.replay(state, batch_input(segment, operator.ports), where)
     for segment in _read_inputs(inputs, plan.base + 1, plan.target):
         footprint = segment.batch if marks_openings else NO_BATCH
-        given = batch_input(segment, operator.input_schema)
-        operator.process(table, replace(given, footprint=footprint))
+        given = batch_input(segment, operator.ports)
+        operator.process(state, replace(given, footprint=footprint))
     if plan.skipped or plan.foundation is Foundation.SNAPSHOT:
         # No later recovery could get past what is damaged to the footprints before it; and the
         # windows of a snapshot have none in the output log.
-        table.forget_footprints()
+        state.forget_footprints()
     account = _rebuild_ledger(plan, ledger, output, inputs, first_batch)
     replayed = now_us()
-    if not plan.skipped and table.open_windows != account.open_windows:
+    if not plan.skipped and state.open_windows != account.open_windows:
         raise DamagedSegment(
-            f"Recovered {table.open_windows:,} windows, where the footer of batch {plan.target} "
+            f"Recovered {state.open_windows:,} windows, where the footer of batch {plan.target} "
             f"counts {account.open_windows:,}.",
             where=output.directory,
             fix="Run a verification of the logs; restore the damaged files from a backup.",
         )
     if plan.base < plan.target:
-        account = _processed_anew(account, plan, table, output, first_batch)
+        account = _processed_anew(account, plan, state, output, first_batch)
     return account, int(loaded - started), int(replayed - loaded)
 
 
 def _processed_anew(
-    account: Account, plan: RecoveryPlan, table: StateTable, output: StreamLog, first_batch: int
+    account: Account, plan: RecoveryPlan, state: State, output: StreamLog, first_batch: int
 ) -> Account:
     """The account of the target, which the next recovery rebuilds as this one did."""
-    account = replace(account, open_windows=table.open_windows)
-    if not table.open_windows:
+    account = replace(account, open_windows=state.open_windows)
+    if not state.open_windows:
         return replace(
             account,
             oldest=None,
@@ -106,6 +103,7 @@ def _processed_anew(
             extent=0,
             segments=0,
             foundation=Foundation.NOTHING,
+            loads_from=None,
         )
     extent = segments = 0
     if plan.foundation is Foundation.SNAPSHOT:
@@ -119,18 +117,19 @@ def _processed_anew(
         oldest=NO_BATCH,
         base=plan.base,
         needs=plan.replay_from,
+        loads_from=plan.loads_from,
         extent=extent,
         segments=segments,
         foundation=plan.foundation,
     )
 
 
-def batch_input(segment: Segment, schema: pa.Schema) -> BatchInput:
-    """A batch as it was given to the operator when it was live; it has these columns."""
-    rows = contiguous(segment.rows(FrameKind.INPUT, schema))
+def batch_input(segment: Segment, ports: Sequence[Port]) -> BatchInput:
+    """A batch as it was given to the operator when it was live."""
+    rows = read_ports(segment, ports)
     late_before = logged_time(segment.footer, "late_before", segment.origin)
     watermark = logged_time(segment.footer, "watermark", segment.origin)
-    return BatchInput(segment.batch, rows, late_before, watermark)
+    return BatchInput.of(segment.batch, rows, late_before, watermark)
 
 
 def logged_time(footer: Footer, name: str, origin: Origin) -> int | None:
@@ -169,9 +168,10 @@ def _rebuild_ledger(
         found = _account_at(plan, output, batch, first_batch)
         account = _follow(account, inputs, batch) if found is None else found
         # Around damage, a recovery to the end of any of these batches begins as this one did.
-        needs = min(account.needs, plan.replay_from)
-        first = min(account.first_segment, plan.oldest, plan.replay_from - 1)
-        ledger.append(batch, replace(account.totals(), needs=needs, first=first))
+        totals = account.totals()
+        needs = min(totals.needs, plan.reads_from)
+        first = min(totals.first, plan.oldest, plan.replay_from - 1)
+        ledger.append(batch, replace(totals, needs=needs, first=first))
     return account
 
 
@@ -194,6 +194,8 @@ def _account_before(
             base=account.keep_output_from,
             segments=1,
             needs=account.keep_from,
+            loads_from=None,
+            looks_back=account.keep_from,
         )
     return replace(empty_account(first_batch), needs=plan.replay_from)
 

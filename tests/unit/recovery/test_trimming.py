@@ -8,9 +8,11 @@ import pytest
 
 from tests.support.cases import Case
 from tests.support.disk import SimulatedDisk
+from tests.support.engine import CrashCase
 from tests.support.followed import Followed
-from tests.support.harm import bring_back, flip_anywhere
+from tests.support.harm import bring_back, flip_anywhere, flip_in
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
+from tests.support.pairing import random_pairing
 from tests.support.policies import random_policy
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
@@ -81,17 +83,34 @@ def test_files_that_come_back_after_a_trim_change_no_recovery(part: int) -> None
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case):
-            run = Followed(case, random_policy(rng))
-            run.run(max(1, len(case.batches) - 2))
-            earlier = run.disk.copy()
-            _trim(run)
-            twin = _with_some_back(run, earlier, rng)
-            came_back += len(twin.disk.files()) > len(run.disk.files())
-            assert _plan(twin) == _plan(run)
-            twin.run()
-            _trim(twin)
-            assert verify_operator(twin.disk.storage()).is_whole
+            came_back += _bring_some_back(case, rng)
     assert came_back
+
+
+@pytest.mark.usefixtures("pairing_kind")
+def test_files_of_two_inputs_that_come_back_after_a_trim_change_no_recovery() -> None:
+    came_back = 0
+    for seed in seeds(30):
+        rng = random.Random(seed)
+        case = random_pairing(rng)
+        with reported(seed, case):
+            came_back += _bring_some_back(case, rng)
+    assert came_back
+
+
+def _bring_some_back(case: CrashCase, rng: random.Random) -> bool:
+    """Whether any came back after the trim; they change nothing."""
+    run = Followed(case, random_policy(rng))
+    run.run(max(1, len(case.batches) - 2))
+    earlier = run.disk.copy()
+    _trim(run)
+    twin = _with_some_back(run, earlier, rng)
+    came_back = len(twin.disk.files()) > len(run.disk.files())
+    assert _plan(twin) == _plan(run)
+    twin.run()
+    _trim(twin)
+    assert verify_operator(twin.disk.storage()).is_whole
+    return came_back
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -99,6 +118,14 @@ def test_random_queries_survive_one_damaged_segment_however_much_was_trimmed(par
     for seed in seeds(60)[part::4]:
         rng = random.Random(seed)
         case = random_case(rng)
+        with reported(seed, case):
+            _check(Followed(case, random_policy(rng)), rng)
+
+
+def test_two_inputs_survive_one_damaged_segment_however_much_was_trimmed() -> None:
+    for seed in seeds(30):
+        rng = random.Random(seed)
+        case = random_pairing(rng)
         with reported(seed, case):
             _check(Followed(case, random_policy(rng)), rng)
 
@@ -138,6 +165,18 @@ def test_policies_that_change_keep_what_the_earlier_one_needs() -> None:
         run.step()
         _trim(run)
         _recover_with_one_damaged(run, rng)
+
+
+def test_a_damaged_segment_after_which_nothing_was_open_is_still_gone_around() -> None:
+    """Only its footer said so: what was open before it is needed if the next one is damaged."""
+    batches = [[(1, 1)], [(1, 1)], [(2, 1)], [(2, 1)]]
+    run = Followed(count_case(batches, size=2), NoCheckpoint())
+    run.run(2)
+    for damaged in (1, 2):
+        run.query.stop()
+        flip_in(run.disk, Stream.OUTPUT, damaged)
+        run.step()
+        _trim(run)
 
 
 def test_trimming_happens_by_itself_as_batches_go_by() -> None:

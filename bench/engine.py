@@ -144,7 +144,7 @@ def growth(report: Report, root: Path, many: int) -> None:
         Figure(f"time per tuple, {large} / {base} windows", cost[large] / cost[base], "x", 3)
     )
     report.add(Figure(f"time per tuple, {large} / {few} windows", cost[large] / cost[few], "x"))
-    table = runs[large].bucket.table()
+    table = runs[large].bucket.state()
     assert table is not None
     layout = runs[large].operator.layout
     own = layout.keys.record_bytes + layout.state.itemsize

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 import bench
-import trailmark.spark.aggregate
+import trailmark.spark.operate
 from bench.batch_files import Progress, read_batches, run_to_end
 from bench.experiment import Effort, Measured, Note, Raw, Repetition, Section, in_turn
 from bench.profiling import event_log
@@ -93,7 +93,7 @@ def _run(
 ) -> list[Progress]:
     """The progress of each batch, as Spark reports it."""
     orders = read_batches(spark, work.schema, place / "orders")
-    with patch.object(trailmark.spark.aggregate, "run_micro_batch", TracedBatch(str(traces))):
+    with patch.object(trailmark.spark.operate, "run_micro_batch", TracedBatch(str(traces))):
         df = ours(orders, work, place / f"log-{turn}")
     progress = run_to_end(df.writeStream.format("noop"), place / f"checkpoint-{turn}")
     assert len(progress) == work.batches

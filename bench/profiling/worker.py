@@ -49,7 +49,7 @@ from trailmark.spark.task import Plan, run_micro_batch
 TRACED: tuple[tuple[Any, str, str], ...] = (
     (trailmark.spark.task, "take_bucket", JOIN),
     (trailmark.engine.bucket, "select_columns", JOIN),
-    (trailmark.engine.bucket, "fingerprint", JOIN),
+    (trailmark.engine.bucket, "fingerprint_of", JOIN),
     (trailmark.spark.task, "check_not_rolled_back", OPEN_LOGS),
     (trailmark.spark.task, "OperatorLogs", OPEN_LOGS),
     (Bucket, "__init__", OPEN_LOGS),

@@ -20,6 +20,9 @@ PORT = "$port"
 #: How many inputs an operator can have.
 MOST_PORTS = 32
 
+#: What the input of an operator that has only one is called.
+INPUT_PORT = "input"
+
 
 class Stream(enum.IntEnum):
     """Which log a segment belongs to: one of an operator's, or one of a written stream's."""

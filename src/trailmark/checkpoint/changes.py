@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trailmark.checkpoint.pieces import Pieces
+from trailmark.operators.protocol import Pieces
 from trailmark.state.memory import PAGE, Memory
 from trailmark.state.table import Slots
 

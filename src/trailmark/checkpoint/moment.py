@@ -11,9 +11,9 @@ import numpy as np
 from trailmark.checkpoint.account import Account, work_of
 from trailmark.checkpoint.changes import Changes
 from trailmark.checkpoint.ledger import Ledger, Totals
-from trailmark.checkpoint.pieces import Pieces
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.log import MonotonicClock
+from trailmark.operators.protocol import Pieces
 from trailmark.records import NO_BATCH
 from trailmark.state.table import Slots
 from trailmark.values import dataclass

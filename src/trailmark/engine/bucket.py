@@ -15,7 +15,9 @@ somebody else has published the same batch throws its own work away and goes on 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,6 +28,7 @@ from trailmark.engine.checkpoints import Checkpoints
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.opening import StateKeeper
 from trailmark.engine.output import logged_report, output_attributes, output_frames
+from trailmark.engine.ports import PortTimes, fingerprint_of, port_attributes
 from trailmark.engine.refusals import (
     bucket_before,
     check_evaluated,
@@ -40,28 +43,25 @@ from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.engine.upkeep import BucketUpkeep
 from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
-from trailmark.kernel.fingerprints import fingerprint
 from trailmark.log import (
     Appending,
     MonotonicClock,
+    PortRows,
     Published,
-    TimeRange,
     TrimReport,
     monotonic_us,
+    port_frames,
 )
-from trailmark.operators.protocol import BatchInput, Operator, Outcome
+from trailmark.operators.protocol import AnyOperator, BatchInput, Outcome, State
 from trailmark.records import (
     NO_BATCH,
     START_OF_LOG,
     Fingerprint,
-    FrameKind,
     SegmentLink,
 )
-from trailmark.recovery import RecoveryReport, batch_input
+from trailmark.recovery import InputHistory, RecoveryReport, batch_input
 from trailmark.state.cache import StateCache
-from trailmark.state.table import StateTable
 from trailmark.values import dataclass
-from trailmark.windows.spec import event_times
 
 
 @dataclass(slots=True)
@@ -70,7 +70,8 @@ class Ingested:
 
     given: BatchInput
     digest: Fingerprint
-    time_range: TimeRange | None
+    times: PortTimes
+    of_ports: Mapping[str, Any]
     appending: Appending | None
     link: SegmentLink | None
 
@@ -116,7 +117,7 @@ class Bucket:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: AnyOperator,
         logs: OperatorLogs,
         number: int,
         policy: Policy,
@@ -146,22 +147,28 @@ class Bucket:
             now_us,
         )
         self._checkpoints = Checkpoints(
-            operator, policy, number, self._output, self._snapshots, now_us
+            operator,
+            policy,
+            number,
+            self._output,
+            InputHistory(self._inputs, operator.ports),
+            self._snapshots,
+            now_us,
         )
         self._upkeep = BucketUpkeep(
             logs, self._inputs, self._output, self._snapshots.log, retain_batches, beside, now_us
         )
         self._answers_older = answers_older
         # The watermark of a batch is computed from the batch before of every bucket.
-        is_checked = in_step and operator.event_time is None
+        is_checked = in_step and all(port.event_time is None for port in operator.ports)
         before = bucket_before(number, logs.meta.buckets)
         self._neighbour = logs.output(before) if is_checked and before != number else None
 
-    def run(self, batch: int, rows: pa.Table | pa.RecordBatch) -> BatchReport:
+    def run(self, batch: int, given: pa.Table | pa.RecordBatch | PortRows) -> BatchReport:
         """Takes a batch in and returns its results, once the log has them."""
         check_number(batch, self._logs.first_batch, self._output.directory)
-        rows = select_columns(self.operator, rows, f"input of bucket {self.number}")
-        digest = fingerprint(rows)
+        rows = select_columns(self.operator.ports, given, f"input of bucket {self.number}")
+        digest = fingerprint_of(rows)
         if self._output.contains(batch):
             return self._answer_from_log(batch, digest)
         try:
@@ -171,10 +178,10 @@ class Bucket:
                 raise
             return self._answer_from_log(batch, digest)  # somebody else did it since we looked
 
-    def table(self) -> StateTable | None:
-        """The open windows, if this process holds them at the moment."""
+    def state(self) -> State | None:
+        """The state, if this process holds it at the moment."""
         state = self._keeper.state
-        return None if state is None else state.table
+        return None if state is None else state.pieces
 
     def close(self, *, lingers: bool = False) -> None:
         """Lets other processes have the state, and waits for what is done beside the batches.
@@ -193,33 +200,36 @@ class Bucket:
 
     # 1  the input segment
 
-    def ingest(self, batch: int, rows: pa.RecordBatch, digest: Fingerprint) -> Ingested:
+    def ingest(self, batch: int, rows: PortRows, digest: Fingerprint) -> Ingested:
         """Begins to publish the input; what is in the log already comes from there."""
         if self._inputs.contains(batch):
             return self._ingested_before(batch, digest)
         rows = self.operator.arrange(rows)
         watermark = self._logs.watermark(batch)
-        time_range = self._time_range(rows)
-        given = BatchInput(batch, rows, watermark.before, watermark.at)
+        times = PortTimes.of(rows, self.operator.ports)
+        attributes = {**watermark.to_attributes(), **times.to_attributes()}
+        given = BatchInput.of(batch, rows, watermark.before, watermark.at)
         previous = self._input_link(batch)
         if self._neighbour is not None and batch > self._logs.first_batch:
             check_evaluated(self._neighbour, batch)
         appending = self._inputs.begin_append(
             batch,
-            [(FrameKind.INPUT, rows)],
+            port_frames(rows),
             previous=previous,
             fingerprint=digest,
-            time_range=time_range,
-            attributes={"watermark": watermark.at, "late_before": watermark.before},
+            time_range=times.whole,
+            attributes=attributes,
         )
-        return Ingested(given, digest, time_range, appending, None)
+        return Ingested(given, digest, times, port_attributes(attributes), appending, None)
 
     def _ingested_before(self, batch: int, digest: Fingerprint) -> Ingested:
         segment = self._inputs.read(batch)
         check_same_input(segment, digest)
         self._inputs.settle(batch)
-        given = batch_input(segment, self.operator.input_schema)
-        return Ingested(given, digest, segment.footer.time_range, None, segment.link)
+        given = batch_input(segment, self.operator.ports)
+        times = PortTimes.logged(segment.footer, len(self.operator.ports), segment.origin)
+        of_ports = port_attributes(segment.footer.attributes)
+        return Ingested(given, digest, times, of_ports, None, segment.link)
 
     def _input_link(self, batch: int) -> SegmentLink:
         state = self._keeper.after(batch - 1)
@@ -231,13 +241,6 @@ class Bucket:
         check_order(batch, newest, self._logs.first_batch, self._output.directory)
         _, checksum = self._inputs.read_footer(batch - 1)
         return SegmentLink(batch - 1, checksum)
-
-    def _time_range(self, rows: pa.RecordBatch) -> TimeRange | None:
-        if self.operator.event_time is None:
-            return None
-        column = rows.column(self.operator.event_time)
-        times = event_times(column.drop_null() if column.null_count else column)
-        return TimeRange(int(times.min()), int(times.max())) if len(times) else None
 
     # 2 to 6
 
@@ -256,7 +259,7 @@ class Bucket:
             state.begin_change()
             given = self._checkpoints.prepare(ingested.given)
             started = self._now_us()
-            outcome = self.operator.process(state.table, given)
+            outcome = self.operator.process(state.pieces, given)
             tuples = ingested.digest.rows
             state.rates = state.rates.after_processing(tuples, self._now_us() - started)
             chosen, now = self._checkpoints.choose(state, batch, outcome, tuples)
@@ -317,8 +320,8 @@ class Bucket:
             output_frames(outcome, chosen),
             previous=state.output,
             fingerprint=ingested.digest,
-            time_range=ingested.time_range,
-            attributes=attributes,
+            time_range=ingested.times.whole,
+            attributes={**attributes, **ingested.of_ports},
         )
 
     def _commit(

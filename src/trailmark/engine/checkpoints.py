@@ -15,7 +15,7 @@ from trailmark.engine.notes import LONGEST_PAUSE_US
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.log import MonotonicClock, StreamLog
-from trailmark.operators.protocol import BatchInput, Operator, Outcome
+from trailmark.operators.protocol import AnyOperator, BatchInput, History, Outcome
 from trailmark.records import NO_BATCH, SegmentLink
 from trailmark.recovery.rehearse import FEWEST, rehearse_load
 
@@ -30,10 +30,11 @@ class Checkpoints:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: AnyOperator,
         policy: Policy,
         bucket: int,
         output: StreamLog,
+        history: History,
         snapshots: SnapshotWriter,
         now_us: MonotonicClock,
     ) -> None:
@@ -42,6 +43,7 @@ class Checkpoints:
         self._operator = operator
         self._bucket = bucket
         self._output = output
+        self._history = history
         self._snapshots = snapshots
         self._now_us = now_us
 
@@ -65,7 +67,7 @@ class Checkpoints:
         now = Totals(records, before.inputs_total + tuples, 0)
         moment = Moment(
             batch,
-            state.table,
+            state.pieces,
             state.ledger,
             before,
             now,
@@ -75,7 +77,7 @@ class Checkpoints:
             self._now_us,
             state.changes() if self.policy.lists_changed else None,
         )
-        gather = partial(self._operator.snapshot, state.table)
+        gather = partial(self._operator.footprints, state.pieces)
         copies = not self._snapshots.is_busy
         chosen = choose_footprints(state.notes.chooser, moment, gather, copies=copies)
         if not chosen.choice.is_reachable and not state.notes.has_warned:
@@ -88,11 +90,12 @@ class Checkpoints:
     ) -> Account:
         """Where the bucket stands at the end of a batch."""
         standing = Standing(
-            state.table.open_windows,
-            state.table.oldest_footprint(),
+            state.pieces.open_windows,
+            state.pieces.oldest_footprint(),
             self._marks_openings,
             chosen.choice.covered,
             self._snapshots.find_stored(state.notes),
+            self._operator.looks_back(state.pieces),
         )
         return next_account(
             state.account,
@@ -132,7 +135,9 @@ class Checkpoints:
         after_us = state.notes.rehearse_after_us
         if after_us is not None and now < after_us:
             return
-        state.rates = rehearse_load(self._operator, self._output, batch, state.rates, self._now_us)
+        state.rates = rehearse_load(
+            self._operator, self._output, self._history, batch, state.rates, self._now_us
+        )
         took_us = self._now_us() - now
         pause_us = min(_REHEARSAL_SHARE * took_us, LONGEST_PAUSE_US)
         state.notes.rehearse_after_us = now + pause_us

@@ -11,8 +11,7 @@ from trailmark.log import (
     create_or_open,
     wall_clock_us,
 )
-from trailmark.log.meta import one_port
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
 
@@ -20,7 +19,7 @@ _TICKS = "ticks"
 
 
 def describe_logs(
-    operator: Operator,
+    operator: AnyOperator,
     buckets: int,
     query_id: str | None = None,
     first_batch: int = 0,
@@ -30,7 +29,7 @@ def describe_logs(
     """What the logs of an operator say about themselves when they are created now."""
     return OperatorMeta(
         operator={**operator.describe(), **({_TICKS: True} if ticks else {})},
-        ports=one_port(operator.input_schema),
+        ports=tuple(port.logged for port in operator.ports),
         result_schema=operator.result_schema,
         buckets=buckets,
         query_id=query_id,
@@ -65,7 +64,7 @@ class OperatorLogs:
     def __init__(
         self,
         storage: Storage,
-        operator: Operator,
+        operator: AnyOperator,
         *,
         buckets: int,
         query_id: str | None = None,
@@ -80,9 +79,9 @@ class OperatorLogs:
         self._settings = settings
         self.clock = clock
         self._watermarks: Watermarks | None = None
-        if operator.event_time is not None:
+        if any(port.event_time is not None for port in operator.ports):
             inputs = [self.input(bucket) for bucket in range(buckets)]
-            self._watermarks = Watermarks(storage, inputs, operator.delay, self.first_batch)
+            self._watermarks = Watermarks(storage, inputs, operator.ports, self.first_batch)
 
     @property
     def log_id(self) -> str:

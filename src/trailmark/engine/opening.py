@@ -18,9 +18,9 @@ from trailmark.engine.refusals import check_order
 from trailmark.engine.state import BucketState, layout_of
 from trailmark.errors import CacheFull, CacheLost, DamagedSegment, MissingSegment
 from trailmark.log import MonotonicClock, Origin, StreamLog
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator
 from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, SegmentLink
-from trailmark.recovery import RecoveryReport, plan_recovery, restore
+from trailmark.recovery import InputHistory, RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
 from trailmark.values import dataclass
 
@@ -42,7 +42,7 @@ class StateKeeper:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: AnyOperator,
         logs: OperatorLogs,
         policy: Policy,
         inputs: StreamLog,
@@ -57,6 +57,7 @@ class StateKeeper:
         self._operator = operator
         self._logs = logs
         self._inputs = inputs
+        self._history = InputHistory(inputs, operator.ports)
         self._output = output
         self._cache = cache
         self._now_us = now_us
@@ -147,11 +148,12 @@ class StateKeeper:
         notes = BucketNotes(self._policy.begin())
         if logged.policy == self._policy.describe():  # what another has noted is of no use
             notes.read_json(token.notes["bucket"], Bounds(token.output.batch, now_us))
-        state = BucketState.from_token(self._operator, cached, token, logged.account, notes)
+        operator, history = self._operator, self._history
+        state = BucketState.from_token(operator, history, cached, token, logged.account, notes)
         # Batches that windows opened in are not to be taken for footprints, or these for them.
         changes_marks = self._policy.marks_openings != marked_openings(logged.policy)
         if changes_marks and self._operator.rebuilds_from_openings:
-            state.table.forget_footprints()
+            state.pieces.forget_footprints()
         return state
 
     def _say_where(self, cached: CachedBucket | None) -> None:
@@ -186,7 +188,8 @@ class StateKeeper:
 
     def _empty_state(self, cached: CachedBucket | None) -> BucketState:
         try:
-            return BucketState.empty(self._operator, cached, self._logs.first_batch)
+            first = self._logs.first_batch
+            return BucketState.empty(self._operator, self._history, cached, first)
         except BaseException as error:
             if cached is not None:
                 self._give_up(cached) if isinstance(error, CacheFull) else cached.clear()
@@ -205,7 +208,7 @@ class StateKeeper:
         account, load_us, replay_us = restore(
             plan,
             self._operator,
-            state.table,
+            state.pieces,
             state.ledger,
             self._output,
             self._inputs,
@@ -214,7 +217,7 @@ class StateKeeper:
             marks_openings=marks and is_built_on_openings,
         )
         if marks and not is_built_on_openings:
-            state.table.forget_footprints()
+            state.pieces.forget_footprints()
         state.batch = target
         state.account = account
         state.output, logged = self._newest_output(target)

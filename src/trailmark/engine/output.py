@@ -14,7 +14,7 @@ from trailmark.engine.report import BatchReport
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Segment
 from trailmark.log.json_text import whole
-from trailmark.operators.protocol import Operator, Outcome
+from trailmark.operators.protocol import AnyOperator, Outcome
 from trailmark.records import FrameKind
 from trailmark.recovery import RecoveryReport
 
@@ -61,7 +61,7 @@ def output_attributes(
     return attributes
 
 
-def logged_report(operator: Operator, bucket: int, segment: Segment) -> BatchReport:
+def logged_report(operator: AnyOperator, bucket: int, segment: Segment) -> BatchReport:
     """The report of a batch that is in the log, with the results that were logged then."""
     results = segment.rows(FrameKind.RESULTS, operator.logged_schema)
     has_late = FrameKind.LATE in segment.frames
@@ -77,7 +77,7 @@ def logged_report(operator: Operator, bucket: int, segment: Segment) -> BatchRep
         bucket,
         operator.publish(contiguous(results)),
         Account.of(segment.footer, segment.origin),
-        late=segment.rows(FrameKind.LATE, operator.input_schema) if has_late else None,
+        late=segment.rows(FrameKind.LATE, operator.ports[0].schema) if has_late else None,
         late_rows=count("late_rows"),
         late_updates=count("late_updates"),
         null_times=count("null_times"),

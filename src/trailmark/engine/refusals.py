@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
 from trailmark.errors import (
@@ -12,8 +15,8 @@ from trailmark.errors import (
     SettingError,
 )
 from trailmark.kernel.columns import contiguous
-from trailmark.log import Segment, StreamLog
-from trailmark.operators.protocol import Operator
+from trailmark.log import PortRows, Segment, StreamLog
+from trailmark.operators.protocol import Port
 from trailmark.records import NO_BATCH, Fingerprint
 from trailmark.state.table import LAST_BATCH
 
@@ -26,11 +29,26 @@ LEFT_OUT = (
 
 
 def select_columns(
-    operator: Operator, rows: pa.Table | pa.RecordBatch, where: str
-) -> pa.RecordBatch:
-    """The columns the operator reads, as one record batch."""
-    schema = operator.input_schema
-    for field in schema:
+    ports: Sequence[Port], given: pa.Table | pa.RecordBatch | PortRows, where: str
+) -> PortRows:
+    """The columns that the operator reads of each port, as one record batch each."""
+    if not isinstance(given, PortRows):
+        given = PortRows((given,))
+    if len(given.tables) != len(ports):
+        raise SchemaChanged(
+            f"The operator has {len(ports)} inputs; rows for {len(given.tables)} were given.",
+            where=where,
+            fix="Give rows for every input, if only none.",
+        )
+    tables = tuple(map(_selected, ports, given.tables, [where] * len(ports)))
+    order = given.order
+    if order is None and len(ports) > 1:
+        order = np.repeat(np.arange(len(ports), dtype=np.uint8), [t.num_rows for t in tables])
+    return PortRows(tables, order)
+
+
+def _selected(port: Port, rows: pa.Table | pa.RecordBatch, where: str) -> pa.RecordBatch:
+    for field in port.schema:
         at = rows.schema.get_field_index(field.name)
         found = rows.schema.field(at).type if at >= 0 else None
         if found != field.type:
@@ -40,7 +58,7 @@ def select_columns(
                 where=where,
                 fix="Cast the column, or start the query on a new path.",
             )
-    return contiguous(rows.select(schema.names))
+    return contiguous(rows.select(port.schema.names))
 
 
 def check_same_input(segment: Segment, digest: Fingerprint) -> None:

@@ -11,15 +11,14 @@ from trailmark.checkpoint.changes import Changes
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.checkpoint.rates import Rates
 from trailmark.engine.notes import BucketNotes
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator, History, State
 from trailmark.records import START_OF_LOG, SegmentLink
 from trailmark.state.cache import CachedBucket, Token, boot_id
 from trailmark.state.memory import Memory
-from trailmark.state.table import StateTable
 from trailmark.values import dataclass
 
 #: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
-_TABLE_FORMAT = 4
+_TABLE_FORMAT = 5
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class BucketState:
     """
 
     batch: int
-    table: StateTable
+    pieces: State
     ledger: Ledger
     account: Account
     output: SegmentLink
@@ -44,24 +43,29 @@ class BucketState:
 
     @classmethod
     def empty(
-        cls, operator: Operator, cached: CachedBucket | None, first_batch: int
+        cls,
+        operator: AnyOperator,
+        history: History,
+        cached: CachedBucket | None,
+        first_batch: int,
     ) -> BucketState:
         """State before the first batch."""
         memory = Memory() if cached is None else cached.memory(is_new=True)
         try:
-            table = StateTable(operator.layout, memory)
+            pieces = operator.open(memory, history)
             ledger = Ledger(memory)
             ledger.start(first_batch - 1, empty_account(first_batch).totals())
         except BaseException:
             memory.close()
             raise
         account = empty_account(first_batch)
-        return cls(first_batch - 1, table, ledger, account, START_OF_LOG, START_OF_LOG, cached)
+        return cls(first_batch - 1, pieces, ledger, account, START_OF_LOG, START_OF_LOG, cached)
 
     @classmethod
     def from_token(
         cls,
-        operator: Operator,
+        operator: AnyOperator,
+        history: History,
         cached: CachedBucket,
         token: Token,
         account: Account,
@@ -72,7 +76,7 @@ class BucketState:
         rates = Rates.from_token(token.notes["rates"])
         memory = cached.memory(is_new=False)
         try:
-            table = StateTable(operator.layout, memory, is_new=False)
+            pieces = operator.open(memory, history, is_new=False)
             ledger = Ledger(memory)
             if not memory.files().items() <= token.files.items():
                 raise ValueError("the table has files that the token does not know")
@@ -81,20 +85,20 @@ class BucketState:
             raise
         batch, output = token.output.batch, token.output
         return cls(
-            batch, table, ledger, account, output, None, cached, notes, rates, token.ended_us
+            batch, pieces, ledger, account, output, None, cached, notes, rates, token.ended_us
         )
 
     def changes(self) -> Changes:
         """Which windows have changed, for the policies that keep count of it."""
         if self._changes is None:
-            self._changes = Changes(self.table.memory)
+            self._changes = Changes(self.pieces.memory)
         return self._changes
 
     def begin_change(self) -> None:
         if self.cached is not None:
             self.cached.begin_change()
 
-    def end_change(self, operator: Operator, log_id: str, bucket: int) -> None:
+    def end_change(self, operator: AnyOperator, log_id: str, bucket: int) -> None:
         """Says that the table is whole again."""
         if self.cached is None:
             return
@@ -105,7 +109,7 @@ class BucketState:
             bucket,
             self.output,
             layout_of(operator),
-            self.table.memory.files(),
+            self.pieces.memory.files(),
             notes,
             self.ended_us,
         )
@@ -113,15 +117,13 @@ class BucketState:
 
     def close(self) -> None:
         """Lets other processes have the table."""
-        self.table.memory.close()
+        self.pieces.memory.close()
         if self.cached is not None:
             self.cached.close()
 
 
-def layout_of(operator: Operator) -> str:
-    """Changes when the bytes of a table mean something else."""
-    layout = operator.layout
-    of_slot = [layout.stride, str(layout.state), layout.keys.describe()]
-    parts = [_TABLE_FORMAT, operator.describe(), *of_slot]
+def layout_of(operator: AnyOperator) -> str:
+    """Changes when the bytes of a state mean something else."""
+    parts = [_TABLE_FORMAT, operator.describe(), operator.layout_key()]
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

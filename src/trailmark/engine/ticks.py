@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from trailmark.engine.watermark import Watermark
 from trailmark.errors import MissingSegment
 from trailmark.log import Footer, OperatorMeta, Storage, StreamLog, read_meta
+from trailmark.operators.kinds import form_of
+from trailmark.operators.protocol import Port
 from trailmark.records import NO_BATCH, Stream
-from trailmark.windows.spec import TimeWindow, window_from_description
 
 #: Footers that are read at the same time; from an object store each takes a round trip.
 _READS_AT_ONCE = 16
@@ -27,7 +28,7 @@ class DueBatch:
         self.after = NO_BATCH
         self._storage = storage
         self._outputs: list[StreamLog] = []
-        self._delay_us = 0
+        self._ports: tuple[Port, ...] = ()
         self._newest = NO_BATCH
         self._judged = NO_BATCH
 
@@ -43,14 +44,14 @@ class DueBatch:
             return
         footers = self._footers(self._newest)
         if footers is not None:
-            if Watermark.behind(footers, self._delay_us).has_moved:
+            if Watermark.behind(footers, self._ports).has_moved:
                 self.after = self._newest
             self._judged = self._newest
 
     def _open(self, meta: OperatorMeta) -> None:
-        window = window_from_description(meta.operator["window"])
-        assert isinstance(window, TimeWindow), "only event time moves a watermark"
-        self._delay_us = window.delay
+        self._ports = form_of(meta).ports
+        has_times = any(port.event_time is not None for port in self._ports)
+        assert has_times, "only event time moves a watermark"
         self._outputs = [
             StreamLog(self._storage, Stream.OUTPUT, meta.log_id, bucket)
             for bucket in range(meta.buckets)

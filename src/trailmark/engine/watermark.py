@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 from zlib import crc32
 
+from trailmark.engine.ports import PORT_WATERMARKS, PortTimes
 from trailmark.engine.refusals import LEFT_OUT
 from trailmark.errors import BatchSkipped, DamagedSegment, MissingSegment
-from trailmark.log import Footer, Origin, Storage, StreamLog
+from trailmark.log import Footer, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.json_text import load, read_text, whole
 from trailmark.log.names import log_directory, segment_name
+from trailmark.operators.protocol import Port
 from trailmark.recovery.restore import logged_time
 from trailmark.values import dataclass
 
 _DIRECTORY = "watermark"
+#: Attribute of footers.
+_AT = "watermark"
 
 #: Watermarks that are kept, and after how many batches the others are removed.
 _KEPT = 64
@@ -27,23 +32,43 @@ _KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """``at`` closes windows at the end of the batch; ``before`` did so in the batch before."""
+    """``at`` closes windows at the end of the batch; ``before`` did so in the batch before.
+
+    With several ports, ``ports`` has the watermark of each, and ``at`` is the least of those that
+    have event times: nothing before it can come on any of them. None is a port without event time,
+    or without any tuple so far.
+    """
 
     at: int | None = None
     before: int | None = None
+    ports: tuple[int | None, ...] = ()
 
     @classmethod
-    def behind(cls, footers: Iterable[Footer], delay_us: int) -> Watermark:
+    def behind(cls, footers: Sequence[Footer], ports: Sequence[Port]) -> Watermark:
         """The watermark of the next batch, from a footer of each bucket, of input or output."""
-        before: int | None = None
-        known: list[int] = []
-        for footer in footers:
-            before = _logged(footer)
-            if footer.time_range is not None:
-                known.append(footer.time_range.max_us - delay_us)
-        if before is not None:
-            known.append(before)
-        return cls(max(known, default=None), before)
+        origins = [_origin(footer) for footer in footers]
+        before = logged_time(footers[0], _AT, origins[0])
+        times = [
+            PortTimes.logged(footer, len(ports), origin).ranges
+            for footer, origin in zip(footers, origins, strict=True)
+        ]
+        marks = [before] if len(ports) == 1 else _logged_ports(footers[0], len(ports), origins[0])
+        reached = tuple(
+            _latest(marks[place], [each[place] for each in times], port.delay_us)
+            for place, port in enumerate(ports)
+        )
+        if len(ports) == 1:
+            return cls(reached[0], before)
+        driving = [
+            reached[place] for place, port in enumerate(ports) if port.event_time is not None
+        ]
+        known = [at for at in driving if at is not None]
+        return cls(min(known) if len(known) == len(driving) else None, before, reached)
+
+    def to_attributes(self) -> dict[str, Any]:
+        """As input segments have it."""
+        named = {_AT: self.at, "late_before": self.before}
+        return {**named, PORT_WATERMARKS: list(self.ports)} if self.ports else named
 
     @property
     def has_moved(self) -> bool:
@@ -55,23 +80,28 @@ class Watermarks:
     """Watermarks of one operator, published if absent."""
 
     def __init__(
-        self, storage: Storage, inputs: Sequence[StreamLog], delay_us: int, first_batch: int
+        self,
+        storage: Storage,
+        inputs: Sequence[StreamLog],
+        ports: Sequence[Port],
+        first_batch: int,
     ) -> None:
         self._storage = storage
         self._inputs = inputs
-        self._delay_us = delay_us
+        self._ports = ports
         self._first_batch = first_batch
 
     def of(self, batch: int) -> Watermark:
         """The watermark of a batch; all earlier batches must be in the log."""
         if batch <= self._first_batch:
-            return Watermark()
+            return Watermark(ports=(None,) * len(self._ports) if len(self._ports) > 1 else ())
         path = watermark_path(batch)
         try:
             return self._read(path)
         except FileNotFoundError:
             found = self._compute(batch)
-        text = json.dumps({"at": found.at, "before": found.before}).encode()
+        body = {"at": found.at, "before": found.before}
+        text = json.dumps({**body, "ports": found.ports} if found.ports else body).encode()
         self._storage.publish(path, [text, b"\n%08x\n" % crc32(text)])
         if batch % _KEPT == 0:
             self._forget_before(batch - _KEPT)
@@ -90,7 +120,7 @@ class Watermarks:
 
     def _compute(self, batch: int) -> Watermark:
         footers = [self._footer(log, batch) for log in self._inputs]
-        return Watermark.behind(footers, self._delay_us)
+        return Watermark.behind(footers, self._ports)
 
     def _footer(self, log: StreamLog, batch: int) -> Footer:
         """The footer of the batch before, in one bucket."""
@@ -113,16 +143,35 @@ def read_watermark(storage: Storage, path: str) -> Watermark:
     stored = load(text)
     try:
         if stored is not None:
-            return Watermark(_time(stored["at"]), _time(stored["before"]))
+            ports = stored.get("ports", [])
+            if not isinstance(ports, list):
+                raise ValueError("ports are no list")
+            return Watermark(_time(stored["at"]), _time(stored["before"]), tuple(map(_time, ports)))
     except (KeyError, ValueError):
         pass  # whole, and not what was written
     raise _damaged("The file does not hold a watermark.", path)
 
 
-def _logged(footer: Footer) -> int | None:
-    """The watermark of a batch, as its footers have it."""
+def _latest(known: int | None, times: Iterable[TimeRange | None], delay_us: int) -> int | None:
+    """The watermark of a port: never before the one that is known."""
+    found = [each.max_us - delay_us for each in times if each is not None]
+    return max(found if known is None else [*found, known], default=None)
+
+
+def _logged_ports(footer: Footer, ports: int, origin: Origin) -> Sequence[int | None]:
+    """The watermarks of several ports, as the footers of a batch have them."""
+    stored = footer.attributes.get(PORT_WATERMARKS)
+    try:
+        if not isinstance(stored, list) or len(stored) != ports:
+            raise ValueError(f"no watermarks of {ports} inputs")
+        return [_time(each) for each in stored]
+    except ValueError as error:
+        raise origin.mismatch(0, f"{PORT_WATERMARKS!r} cannot be read ({error})") from error
+
+
+def _origin(footer: Footer) -> Origin:
     directory = log_directory(footer.identity.stream, footer.identity.bucket)
-    return logged_time(footer, "watermark", Origin(f"{directory}/{segment_name(footer.batch)}"))
+    return Origin(f"{directory}/{segment_name(footer.batch)}")
 
 
 def _time(stored: object) -> int | None:

@@ -76,6 +76,12 @@ PREFETCHING prefetch_index(const tm_table *t, uint64_t hash) {
     __builtin_prefetch(&t->index[hash & (uint64_t)t->header->index_mask]);
 }
 
+/* Where the last of the windows begins that a time is in. */
+static inline int64_t last_start(int64_t time, int64_t slide) {
+    int64_t rest = time % slide;
+    return time - (rest < 0 ? rest + slide : rest);
+}
+
 /* The window's number in this batch; the first call for a window gives it one. */
 static inline int32_t local_number(tm_slot *s, int64_t slot, int is_prior, tm_local *local) {
     if (s->mark) return (int32_t)(s->mark - 1);

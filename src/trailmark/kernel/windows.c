@@ -136,11 +136,6 @@ int64_t tm_overlapping_count(tm_table *t, const tm_keys *keys, const tm_count_wi
     return keys->count;
 }
 
-static inline int64_t last_start(int64_t time, int64_t slide) {
-    int64_t rest = time % slide;
-    return time - (rest < 0 ? rest + slide : rest);
-}
-
 /* Time windows: `is_late[row]` is set for tuples all of whose windows have closed. */
 int64_t tm_time_pairs(tm_table *t, const tm_keys *keys, const tm_time_windows *spec, const int64_t *times,
                       int64_t from, tm_local *local, tm_pairs *pairs, uint8_t *is_late, int64_t *late_pairs,

@@ -36,6 +36,7 @@ from trailmark.log.clock import Clock, MonotonicClock, monotonic_us, wall_clock_
 from trailmark.log.damage import Origin
 from trailmark.log.footer import Footer, LogIdentity, TimeRange
 from trailmark.log.meta import OperatorMeta, check_same_operator, create_or_open, read_meta
+from trailmark.log.ports import Order, PortRows, port_frames, read_ports
 from trailmark.log.segment import (
     Codecs,
     EncodedSegment,
@@ -66,8 +67,10 @@ __all__ = [
     "LogIdentity",
     "MonotonicClock",
     "OperatorMeta",
+    "Order",
     "Origin",
     "Part",
+    "PortRows",
     "Published",
     "RepeatedTrim",
     "Segment",
@@ -83,6 +86,8 @@ __all__ = [
     "encode_segment",
     "monotonic_us",
     "open_storage",
+    "port_frames",
     "read_meta",
+    "read_ports",
     "wall_clock_us",
 ]

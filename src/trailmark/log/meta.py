@@ -16,18 +16,16 @@ from trailmark.log.footer import FORMAT_VERSION, check_version
 from trailmark.log.json_text import JsonObject, object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
 from trailmark.log.storage import Storage
-from trailmark.records import MOST_PORTS
+from trailmark.records import INPUT_PORT, MOST_PORTS
 from trailmark.values import dataclass
 
 META_PATH = "meta.json"
-#: The port of an operator that has only one.
-INPUT_PORT = "input"
 #: What a written stream says instead of the name of an operator.
 WRITTEN_STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class LoggedPort:
     """An input of an operator: its name, and the columns that are logged of it."""
 
     name: str
@@ -38,15 +36,15 @@ class Port:
         return {"name": self.name, "schema": _schema_to_json(self.schema)}
 
     @classmethod
-    def from_json(cls, stored: object) -> Port:
+    def from_json(cls, stored: object) -> LoggedPort:
         """From what is stored; raises ``KeyError`` or ``ValueError``."""
         fields = object_of(stored)
         return cls(text_of(fields["name"]), _schema_from_json(object_of(fields["schema"])))
 
 
-def one_port(schema: pa.Schema) -> tuple[Port, ...]:
+def one_port(schema: pa.Schema) -> tuple[LoggedPort, ...]:
     """The ports of an operator with one input."""
-    return (Port(INPUT_PORT, schema),)
+    return (LoggedPort(INPUT_PORT, schema),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class OperatorMeta:
     """
 
     operator: JsonObject
-    ports: tuple[Port, ...]
+    ports: tuple[LoggedPort, ...]
     result_schema: pa.Schema
     buckets: int
     query_id: str | None = None
@@ -195,7 +193,9 @@ def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
     yield from _json_differences("operator", stored.operator, is_now)
 
 
-def _port_differences(stored: tuple[Port, ...], expected: tuple[Port, ...]) -> Iterator[str]:
+def _port_differences(
+    stored: tuple[LoggedPort, ...], expected: tuple[LoggedPort, ...]
+) -> Iterator[str]:
     old, new = [port.name for port in stored], [port.name for port in expected]
     if old != new:
         what = "order of the inputs" if sorted(old) == sorted(new) else "inputs"
@@ -238,11 +238,11 @@ def _names_stream(operator: JsonObject) -> bool:
     return operator.get("operator") == WRITTEN_STREAM
 
 
-def _ports_of(body: JsonObject) -> tuple[Port, ...]:
+def _ports_of(body: JsonObject) -> tuple[LoggedPort, ...]:
     stored = body["ports"]
     if not isinstance(stored, list) or len(stored) > MOST_PORTS:
         raise ValueError(f"no list of up to {MOST_PORTS} ports")
-    ports = tuple(Port.from_json(each) for each in stored)
+    ports = tuple(LoggedPort.from_json(each) for each in stored)
     names = [port.name for port in ports]
     if len(set(names)) < len(names):
         raise ValueError(f"two ports of the same name: {names}")
@@ -251,7 +251,7 @@ def _ports_of(body: JsonObject) -> tuple[Port, ...]:
     return ports
 
 
-def _ports_of_1(body: JsonObject) -> tuple[Port, ...]:
+def _ports_of_1(body: JsonObject) -> tuple[LoggedPort, ...]:
     """Of the first version of the format, where every operator has one input."""
     schema = _schema_from_json(object_of(body["input_schema"]))
     return () if _names_stream(object_of(body["operator"])) else one_port(schema)

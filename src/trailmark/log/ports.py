@@ -13,43 +13,59 @@ its tuples count as they lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.kernel.columns import arrow_fixed, contiguous, numbers
-from trailmark.log.meta import Port
 from trailmark.log.segment import Rows, Segment
 from trailmark.records import MOST_PORTS, PORT, FrameKind
 from trailmark.values import dataclass
 
-_ORDER_SCHEMA = pa.schema([pa.field(PORT, pa.uint8(), nullable=False)])
+#: For each tuple of a batch, in the order in which they count, the port that it is of.
+Order: TypeAlias = npt.NDArray[np.uint8]
+
+ORDER_SCHEMA = pa.schema([pa.field(PORT, pa.uint8(), nullable=False)])
 _PORT_KINDS = tuple(FrameKind.of_port(port) for port in range(MOST_PORTS))
 
 
 @dataclass(frozen=True, slots=True)
 class PortRows:
     """The tuples of a batch, by port; ``order`` names the port of each, in the order in which they
-    count."""
+    count, where there are several ports."""
 
-    rows: tuple[pa.Table, ...]
-    order: npt.NDArray[np.uint8]
+    tables: tuple[pa.RecordBatch, ...]
+    order: Order | None = None
 
-
-def port_frames(rows: Sequence[Rows], order: npt.NDArray[np.uint8]) -> list[tuple[FrameKind, Rows]]:
-    """The frames of an input segment, from the tuples of each port and their order."""
-    assert 1 <= len(rows) <= MOST_PORTS
-    counts = np.bincount(order, minlength=len(rows))
-    assert counts.tolist() == [each.num_rows for each in rows], "the order names every tuple once"
-    frames = list(zip(_PORT_KINDS, rows, strict=False))
-    if len(rows) > 1:
-        column = arrow_fixed(order.astype(np.uint8, copy=False), pa.uint8())
-        frames.append((FrameKind.ORDER, pa.record_batch([column], schema=_ORDER_SCHEMA)))
-    return frames
+    @property
+    def num_rows(self) -> int:
+        return sum(table.num_rows for table in self.tables)
 
 
-def read_ports(segment: Segment, ports: Sequence[Port]) -> PortRows:
+def port_frames(rows: PortRows) -> list[tuple[FrameKind, Rows]]:
+    """The frames of an input segment."""
+    assert 1 <= len(rows.tables) <= MOST_PORTS
+    frames: list[tuple[FrameKind, Rows]] = list(zip(_PORT_KINDS, rows.tables, strict=False))
+    if len(rows.tables) == 1:
+        return frames
+    assert rows.order is not None, "tuples of several ports have an order"
+    counts = np.bincount(rows.order, minlength=len(rows.tables))
+    held = [each.num_rows for each in rows.tables]
+    assert counts.tolist() == held, "the order names every tuple once"
+    column = arrow_fixed(rows.order.astype(np.uint8, copy=False), pa.uint8())
+    return [*frames, (FrameKind.ORDER, pa.record_batch([column], schema=ORDER_SCHEMA))]
+
+
+class HasSchema(Protocol):
+    """A port, as far as its tuples go."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+def read_ports(segment: Segment, ports: Sequence[HasSchema]) -> PortRows:
     """The tuples of an input segment; raises `DamagedSegment` if they are not of these ports, or if
     their order is not one of them."""
     assert 1 <= len(ports) <= MOST_PORTS
@@ -57,18 +73,18 @@ def read_ports(segment: Segment, ports: Sequence[Port]) -> PortRows:
     for kind in segment.frames.keys() - expected:
         raise segment.mismatch(kind, f"is none of an operator with {_inputs(len(ports))}")
     kinds = zip(_PORT_KINDS, ports, strict=False)
-    rows = tuple(segment.rows(kind, port.schema) for kind, port in kinds)
+    tables = tuple(contiguous(segment.rows(kind, port.schema)) for kind, port in kinds)
     if len(ports) == 1:
-        return PortRows(rows, np.zeros(rows[0].num_rows, np.uint8))
-    return PortRows(rows, _read_order(segment, [each.num_rows for each in rows]))
+        return PortRows(tables)
+    return PortRows(tables, _read_order(segment, [each.num_rows for each in tables]))
 
 
-def _read_order(segment: Segment, expected: Sequence[int]) -> npt.NDArray[np.uint8]:
+def _read_order(segment: Segment, expected: Sequence[int]) -> Order:
     """The order of a segment whose ports have so many tuples."""
-    column = contiguous(segment.rows(FrameKind.ORDER, _ORDER_SCHEMA)).column(0)
+    column = contiguous(segment.rows(FrameKind.ORDER, ORDER_SCHEMA)).column(0)
     if column.null_count:
         raise segment.mismatch(FrameKind.ORDER, "has nulls")
-    order: npt.NDArray[np.uint8] = numbers(column)
+    order: Order = numbers(column)
     counts = np.bincount(order, minlength=len(expected))
     if len(counts) > len(expected):
         detail = f"names port {len(counts) - 1}, and the last is {len(expected) - 1}"

@@ -43,5 +43,11 @@ class Identities:
     def add(self, rows: pa.RecordBatch, seen: StateTable) -> npt.NDArray[np.bool_]:
         """Adds the identities of results, closed pieces or footprints to a set, and tells which
         were new."""
-        starts = whole_numbers(rows, START) if self._layout.has_start else None
-        return seen.add_identities(seen.encode_keys(rows), starts)
+        return seen.add_identities(seen.encode_keys(rows), self._starts(rows))
+
+    def are_in(self, rows: pa.RecordBatch, seen: StateTable) -> npt.NDArray[np.bool_]:
+        """Which of the identities are in a set."""
+        return seen.are_identities(seen.encode_keys(rows), self._starts(rows))
+
+    def _starts(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+        return whole_numbers(rows, START) if self._layout.has_start else None

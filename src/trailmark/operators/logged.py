@@ -7,87 +7,77 @@ themselves, columns, kinds and places, is looked at here.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import pyarrow as pa
 
-from trailmark.errors import UnknownFormat
 from trailmark.kernel.columns import contiguous
-from trailmark.log import OperatorMeta, Segment
-from trailmark.log.damage import USE_A_NEWER_ONE
-from trailmark.log.json_text import shown, text_of
-from trailmark.log.meta import META_PATH
+from trailmark.log import Segment, read_ports
+from trailmark.log.ports import ORDER_SCHEMA
 from trailmark.log.rows import same_columns
-from trailmark.operators.footprints import footprint_trouble
 from trailmark.operators.identities import Identities
-from trailmark.records import START, FrameKind
-from trailmark.state.keys import KeyLayout
-from trailmark.values import dataclass
-from trailmark.windows.bounds import BOUNDS
-from trailmark.windows.spec import TimeWindow, Window, window_from_description
+from trailmark.operators.protocol import Port
+from trailmark.records import FrameKind, Stream
 
-#: The kinds of operators whose logs are known.
-_KINDS = ("aggregate",)
+#: What tuples are called among the kinds of rows.
+INPUT = "input"
 
 
-def check_operator(meta: OperatorMeta) -> None:
-    """Refuse the logs of a kind of operator that is not known."""
-    kind = meta.operator.get("operator")
-    if kind not in _KINDS:
-        raise _unknown(f"Operators of kind {shown(kind)} are unknown to this Trailmark.")
+class LoggedForm(ABC):
+    """The columns of an operator's logs, and how its records are shown. One class per kind.
 
-
-def _unknown(what: str) -> UnknownFormat:
-    return UnknownFormat(what, where=META_PATH, fix=USE_A_NEWER_ONE)
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedForm:
-    """The keys and windows of an operator, and the columns of its logs."""
+    Attributes
+    ----------
+    keys
+        The key columns.
+    ports
+        Its inputs.
+    results
+        The columns of results as they are logged.
+    shown_schema
+        The columns of results as readers see them.
+    identities
+        What tells its pieces from one another.
+    """
 
     keys: tuple[str, ...]
-    window: Window
-    input_schema: pa.Schema
-    #: Of the results as they are logged, with the start in the place of a window's bounds.
+    ports: tuple[Port, ...]
     results: pa.Schema
+    shown_schema: pa.Schema
     identities: Identities
+    #: Columns of its logs that are moments, in microseconds, though they are numbers.
+    moments: frozenset[str] = frozenset()
 
-    @classmethod
-    def of(cls, meta: OperatorMeta) -> LoggedForm:
-        """What the logs of an operator say of themselves."""
-        check_operator(meta)
-        try:
-            return cls._of(meta)
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unknown(
-                f"The description of the operator cannot be understood ({error!r})."
-            ) from error
+    @property
+    def inputs(self) -> dict[str, FrameKind]:
+        """The frames of its tuples, by what they are called: ``input``, and where there are several
+        ports ``input:`` and the name of the port."""
+        if len(self.ports) == 1:
+            return {INPUT: FrameKind.INPUT}
+        return {
+            f"{INPUT}:{port.name}": FrameKind.of_port(place)
+            for place, port in enumerate(self.ports)
+        }
 
-    @classmethod
-    def _of(cls, meta: OperatorMeta) -> LoggedForm:
-        names = tuple(text_of(name) for name, _ in meta.operator["by"])
-        window = window_from_description(meta.operator["window"])
-        fields = [meta.input_schema.field(name) for name in names]
-        if isinstance(window, TimeWindow):
-            window.check_schema(meta.input_schema)
-            for name in BOUNDS:
-                if not pa.types.is_timestamp(meta.result_schema.field(name).type):
-                    raise ValueError(f"{name} is no time")
-        results = _logged_results(meta.result_schema, names, window)
-        if not names or results.names[: len(names)] != list(names):
-            raise ValueError("the results do not begin with the keys")
-        identities = Identities(KeyLayout(fields), window.has_start)
-        return cls(names, window, meta.input_schema, results, identities)
-
+    @abstractmethod
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
-        """What is wrong with the footprints of a batch, beside the states of their functions;
-        empty if nothing is."""
-        for field in footprints.schema:
-            if not _may_be_state(field.type) and field.name not in self.keys:
-                return f"has {field.name!r} of type {field.type}"
-        wrong = self.identities.trouble(footprints)
-        return wrong or footprint_trouble(footprints, self.window, batch)
+        """What is wrong with the footprints of a batch, as far as that can be told without the
+        functions; empty if nothing is."""
+
+    @abstractmethod
+    def shown(self, logged: pa.Table) -> pa.Table:
+        """Logged results as readers see them."""
+
+    @abstractmethod
+    def shown_pieces(self, footprints: pa.Table) -> tuple[dict[str, pa.Array], pa.Table]:
+        """Footprints as readers see them: the columns of results that say which piece each is of,
+        and the columns of its state."""
 
     def check(self, segment: Segment) -> None:
         """Make sure that the frames of a segment are as described; raises `DamagedSegment`."""
+        if segment.footer.identity.stream is Stream.INPUT:
+            read_ports(segment, self.ports)
+            return
         for kind in segment.frames:
             self.table(segment, kind)
 
@@ -106,19 +96,17 @@ class LoggedForm:
             return self.trouble(contiguous(rows), batch)
         if kind is FrameKind.CLOSED:
             return self.identities.trouble(contiguous(rows))
-        expected = self.results if kind is FrameKind.RESULTS else self.input_schema
+        expected = self._columns().get(kind)
+        if expected is None:
+            return "is none of this operator's"
         return "" if same_columns(rows.schema, expected) else "has other columns than the log"
 
-
-def _may_be_state(kind: pa.DataType) -> bool:
-    t = pa.types
-    is_number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind)
-    return bool(is_number or t.is_string(kind) or t.is_fixed_size_binary(kind))
-
-
-def _logged_results(schema: pa.Schema, keys: tuple[str, ...], window: Window) -> pa.Schema:
-    fields = list(schema)
-    if isinstance(window, TimeWindow):
-        fields = [field for field in fields if field.name not in BOUNDS]
-    start = [pa.field(START, pa.int64())] if window.has_start else []
-    return pa.schema([*fields[: len(keys)], *start, *fields[len(keys) :]])
+    def _columns(self) -> dict[FrameKind, pa.Schema]:
+        """The columns of the kinds that have always the same ones."""
+        ports = {FrameKind.of_port(place): port.schema for place, port in enumerate(self.ports)}
+        beside = {FrameKind.RESULTS: self.results, FrameKind.LATE: self.ports[0].schema}
+        return {
+            **ports,
+            **beside,
+            **({FrameKind.ORDER: ORDER_SCHEMA} if len(self.ports) > 1 else {}),
+        }

@@ -405,3 +405,11 @@ class StateTable:
             if need[0]:
                 self.make_room(int(need[0]))
         return is_new.view(np.bool_)
+
+    def are_identities(
+        self, keys: EncodedKeys, starts: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[np.bool_]:
+        """Which of the identities are in a table that is used as a set."""
+        is_in = np.zeros(keys.count, dtype=np.uint8)
+        kernel.tm_are_in(self.structure, reference(keys.structure), address(starts), address(is_in))
+        return is_in.view(np.bool_)

@@ -7,8 +7,10 @@ import random
 
 import pytest
 
+from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
+from tests.support.pairing import random_pairing
 from tests.support.policies import random_footprints
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
@@ -35,14 +37,28 @@ def test_every_footer_says_what_counting_all_rows_gives(part: int) -> None:
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case):
-            run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
-            for _ in run.steps():
-                run.check_accounts()
-                if rng.random() < 0.3:
-                    run.query.stop()  # what a recovery finds out is as right as what was known
-                if rng.random() < 0.2:
-                    run.query.policy = random_footprints(rng)
-                    run.query.stop()
+            _check_accounts(case, rng)
+
+
+def test_every_footer_of_an_operator_with_two_inputs_says_so_too() -> None:
+    for seed in seeds(60):
+        rng = random.Random(seed)
+        case = random_pairing(rng)
+        with reported(seed, case):
+            _check_accounts(case, rng)
+
+
+def _check_accounts(case: CrashCase, rng: random.Random) -> None:
+    run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
+    for reports in run.steps():
+        run.check_accounts()
+        for recount, report in zip(run.recounts, reports, strict=True):
+            assert report.account.keep_from <= recount.needs_around_damage(report.batch)
+        if rng.random() < 0.3:
+            run.query.stop()  # what a recovery finds out is as right as what was known
+        if rng.random() < 0.2:
+            run.query.policy = random_footprints(rng)
+            run.query.stop()
 
 
 @pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES)

@@ -193,7 +193,7 @@ def test_windows_without_a_footprint_get_theirs_before_any_check() -> None:
         now, before = Totals(0, 7, 0), empty_account(0)
         return Moment(batch, table, ledger, before, now, opened, NO_SLOTS, Rates(), lambda: 0.0)
 
-    chooser, gather = Continuous().begin(), partial(operator.snapshot, table)
+    chooser, gather = Continuous().begin(), partial(operator.footprints, table)
     chosen = choose_footprints(chooser, moment(1, outcome.opened), gather)
     assert (chosen.opened, chosen.checked) == (7, 0)
     assert chosen.footprints is not None

@@ -16,7 +16,7 @@ from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.engine import checkpoints
 from trailmark.log import StreamLog
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator, History
 from trailmark.recovery.rehearse import rehearse_load
 
 _BEGUN, _AFTER = 25, 8
@@ -81,11 +81,13 @@ def test_rehearsals_go_on_after_one_that_seemed_to_take_a_day(
 ) -> None:
     rehearsed: list[int] = []
 
-    def counted(operator: Operator, output: StreamLog, batch: int, *rest: Any) -> Rates:
+    def counted(
+        operator: AnyOperator, output: StreamLog, history: History, batch: int, *rest: Any
+    ) -> Rates:
         rehearsed.append(batch)
         if batch == 0:
             clock.spend(DAY_US)
-        return rehearse_load(operator, output, batch, *rest)
+        return rehearse_load(operator, output, history, batch, *rest)
 
     monkeypatch.setattr(checkpoints, "rehearse_load", counted)
     case = count_case([[(1_100 * b + item, 1) for item in range(1_100)] for b in range(3)])

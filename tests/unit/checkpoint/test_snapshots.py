@@ -49,7 +49,8 @@ def _written(run: Followed, batch: int) -> set[Identity]:
 
 
 def _states(run: Followed) -> dict[Identity, Row]:
-    return run.judge.oracle(0).open_windows()
+    states: dict[Identity, Row] = run.judge.oracle(0).open_windows()
+    return states
 
 
 def _changed(before: Mapping[Identity, Row], now: Mapping[Identity, Row]) -> set[Identity]:

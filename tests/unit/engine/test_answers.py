@@ -119,7 +119,7 @@ def test_whoever_comes_second_with_the_output_answers_with_the_first_ones(
         bucket = Bucket(operator, run.query.logs(), 0, run.query.policy, None, run.query.clock)
         _assert_same_answer(bucket.run(batch, run.case.batches[batch]), twin[0])
         assert not twin[0].was_logged
-        assert bucket.table() is None, "its own work is thrown away"
+        assert bucket.state() is None, "its own work is thrown away"
         bucket.close()
 
 

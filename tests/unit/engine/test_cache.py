@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.compare import assert_same_states, table_states
+from tests.support.compare import assert_same_states
 from tests.support.followed import Followed
 from tests.support.hooked import HookedAggregate
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket
 from trailmark.errors import CacheLost, NoPermission
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator
 from trailmark.records import SegmentLink
 from trailmark.state.cache import StateCache, Token, boot_id
 
@@ -48,7 +48,7 @@ def _token(root: Path) -> Path:
     return _directory(root) / "token"
 
 
-def _bucket(run: Followed, operator: Operator | None = None) -> Bucket:
+def _bucket(run: Followed, operator: AnyOperator | None = None) -> Bucket:
     """Another process at work on the same bucket."""
     query = run.query
     assert query.cache_root is not None
@@ -261,7 +261,7 @@ def test_a_cache_that_cannot_be_made_is_done_without(run: Followed, root: Path) 
     root.parent.joinpath("file").write_text("not a directory")
     run.query.cache_root = root.parent / "file" / "cache"
     run.run()
-    assert run.query.open()[0].table() is not None
+    assert run.query.open()[0].state() is not None
 
 
 def _delete_everything(root: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_table_is_not_taken_for_that_of_a_process_that_lost_its_directory(
         shutil.rmtree(root)
 
         def give_up() -> None:
-            assert second.table() is not None
+            assert second.state() is not None
             raise RuntimeError("half way")
 
         second = _bucket(run, HookedAggregate(run.case, after=give_up))
@@ -381,9 +381,9 @@ def test_two_processes_never_share_a_table_though_files_were_deleted_under_one(
     second.run(4, run.parts(4)[0])
     for bucket in (first, second):
         run.step()  # answered from the log, for the oracle to know
-        table = bucket.table()
+        table = bucket.state()
         assert table is not None
-        found = table_states(run.case.operator(), table)
+        found = run.case.states(run.case.operator(), table)
         what = f"after batch {run.next_batch - 1}"
         assert_same_states(found, run.judge.oracle(0).open_windows(), what)
         bucket.close()

@@ -157,7 +157,7 @@ def test_a_table_that_outgrows_a_real_file_system_moves_into_private_memory(
     run = _growing_run(small_disk / "cache")
     run.run()
     assert _files(small_disk) == ["full"]
-    table = run.query.open()[0].table()
+    table = run.query.open()[0].state()
     assert table is not None
     assert table.memory.directory is None
     run.query.stop()

@@ -11,7 +11,7 @@ from tests.support.logs import OTHER_ID
 from trailmark.errors import DamagedSegment, OtherQuery, SchemaChanged, UnknownFormat
 from trailmark.log import OperatorMeta, create_or_open, read_meta
 from trailmark.log.json_text import dump_guarded
-from trailmark.log.meta import Port, one_port
+from trailmark.log.meta import LoggedPort, one_port
 from trailmark.records import MOST_PORTS
 
 META = OperatorMeta(
@@ -147,7 +147,7 @@ def test_people_can_read_the_columns(disk: SimulatedDisk) -> None:
 
 def of_version_1(meta: OperatorMeta) -> bytes:
     body = json.loads(meta.to_json())["body"]
-    (port,) = body.pop("ports") or [{"schema": Port("", pa.schema([])).to_json()["schema"]}]
+    (port,) = body.pop("ports") or [{"schema": LoggedPort("", pa.schema([])).to_json()["schema"]}]
     return dump_guarded({**body, "input_schema": port["schema"], "version": 1}, "body")
 
 
@@ -166,7 +166,7 @@ def test_a_stream_of_version_1_is_opened_without_ports(disk: SimulatedDisk) -> N
     assert create_or_open(disk.storage(), stream).ports == ()
 
 
-LEFT, RIGHT = Port("left", META.input_schema), Port("right", META.result_schema)
+LEFT, RIGHT = LoggedPort("left", META.input_schema), LoggedPort("right", META.result_schema)
 TWO = replace(META, ports=(LEFT, RIGHT))
 
 
@@ -176,18 +176,18 @@ TWO = replace(META, ports=(LEFT, RIGHT))
         ((RIGHT, LEFT), ["order of the inputs: left, right -> right, left"]),
         ((LEFT,), ["inputs: left, right -> left"]),
         (
-            (LEFT, Port("other", WIDER)),
+            (LEFT, LoggedPort("other", WIDER)),
             ["inputs: left, right -> left, other"],
         ),
-        ((Port("left", WIDER.remove(2)), RIGHT), ["input left column price: int32 -> int64"]),
+        ((LoggedPort("left", WIDER.remove(2)), RIGHT), ["input left column price: int32 -> int64"]),
         (
-            (LEFT, Port("right", pa.schema(list(RIGHT.schema)[::-1]))),
+            (LEFT, LoggedPort("right", pa.schema(list(RIGHT.schema)[::-1]))),
             ["order of the input right columns: item, avg -> avg, item"],
         ),
     ],
 )
 def test_changed_ports_are_refused_by_name(
-    disk: SimulatedDisk, ports: tuple[Port, ...], said: list[str]
+    disk: SimulatedDisk, ports: tuple[LoggedPort, ...], said: list[str]
 ) -> None:
     assert create_or_open(disk.storage(), TWO) == TWO
     with pytest.raises(SchemaChanged) as caught:
@@ -199,12 +199,12 @@ def test_changed_ports_are_refused_by_name(
     "ports",
     [
         (LEFT, LEFT),
-        tuple(Port(str(number), LEFT.schema) for number in range(MOST_PORTS + 1)),
+        tuple(LoggedPort(str(number), LEFT.schema) for number in range(MOST_PORTS + 1)),
         (),
     ],
 )
 def test_ports_that_no_operator_can_have_are_damage(
-    disk: SimulatedDisk, ports: tuple[Port, ...]
+    disk: SimulatedDisk, ports: tuple[LoggedPort, ...]
 ) -> None:
     disk.storage().publish("meta.json", [replace(META, ports=ports).to_json()])
     with pytest.raises(DamagedSegment, match="port"):

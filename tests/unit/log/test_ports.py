@@ -10,20 +10,24 @@ import pytest
 from tests.support.logs import footer_of, rows_of
 from tests.support.reseal import Opened, arrow_stream, open_segment
 from trailmark.errors import DamagedSegment
+from trailmark.kernel.columns import contiguous
 from trailmark.log import Codecs, Origin, Segment, decode_segment, encode_segment
-from trailmark.log.meta import Port, one_port
-from trailmark.log.ports import port_frames, read_ports
-from trailmark.log.segment import Rows
+from trailmark.log.meta import LoggedPort, one_port
+from trailmark.log.ports import PortRows, port_frames, read_ports
 from trailmark.records import MOST_PORTS, PORT, FrameKind
 
-LEFT = Port("left", rows_of(0).schema)
-RIGHT = Port("right", pa.schema([("text", pa.string())]))
+LEFT = LoggedPort("left", rows_of(0).schema)
+RIGHT = LoggedPort("right", pa.schema([("text", pa.string())]))
 TEXTS = pa.table({"text": ["a", None]}, schema=RIGHT.schema)
 ORDER = np.array([0, 1, 0, 0, 1], np.uint8)
 
 
-def sealed(rows: Sequence[Rows], order: np.ndarray) -> bytes:
-    frames = port_frames(rows, order)
+def given(rows: Sequence[pa.Table], order: np.ndarray) -> PortRows:
+    return PortRows(tuple(map(contiguous, rows)), order)
+
+
+def sealed(rows: Sequence[pa.Table], order: np.ndarray) -> bytes:
+    frames = port_frames(given(rows, order))
     return b"".join(encode_segment(footer_of(), frames, Codecs("lz4")).parts)
 
 
@@ -39,7 +43,8 @@ def test_every_port_and_the_order_come_back_as_they_were() -> None:
         "order": 5,
     }
     read = read_ports(segment, [LEFT, RIGHT])
-    assert read.rows == (rows_of(1), TEXTS)
+    assert read.tables == (contiguous(rows_of(1)), contiguous(TEXTS))
+    assert read.order is not None
     assert read.order.tolist() == ORDER.tolist()
 
 
@@ -49,15 +54,16 @@ def test_any_order_of_any_number_of_ports_comes_back(ports: int) -> None:
     order = random.integers(0, ports, 1000, dtype=np.uint8)
     rows = [rows_of(port, int((order == port).sum())) for port in range(ports)]
     segment = decoded(sealed(rows, order))
-    read = read_ports(segment, [Port(f"p{port}", LEFT.schema) for port in range(ports)])
-    assert (list(read.rows), read.order.tolist()) == (rows, order.tolist())
+    read = read_ports(segment, [LoggedPort(f"p{port}", LEFT.schema) for port in range(ports)])
+    assert read.order is not None
+    assert (list(read.tables), read.order.tolist()) == (list(map(contiguous, rows)), order.tolist())
 
 
 def test_a_port_without_rows_has_a_frame_too() -> None:
     rows = [rows_of(1, 0), TEXTS]
     segment = decoded(sealed(rows, np.ones(2, np.uint8)))
     assert segment.footer.rows[FrameKind.INPUT] == 0
-    assert read_ports(segment, [LEFT, RIGHT]).rows == tuple(rows)
+    assert read_ports(segment, [LEFT, RIGHT]).tables == tuple(map(contiguous, rows))
 
 
 def test_one_port_is_written_as_it_was_before_there_were_several() -> None:
@@ -65,13 +71,13 @@ def test_one_port_is_written_as_it_was_before_there_were_several() -> None:
     plain = encode_segment(footer_of(), [(FrameKind.INPUT, rows_of(1))], Codecs("lz4"))
     assert segment == b"".join(plain.parts)
     read = read_ports(decoded(segment), one_port(LEFT.schema))
-    assert (read.rows, read.order.tolist()) == ((rows_of(1),), [0, 0, 0])
+    assert (read.tables, read.order) == ((contiguous(rows_of(1)),), None)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 0], [0, 1, 0, 1, 1], [0, 1, 0, 0, 2]])
 def test_an_order_that_does_not_name_every_tuple_once_is_never_written(order: list[int]) -> None:
     with pytest.raises(AssertionError):
-        port_frames([rows_of(1), TEXTS], np.array(order, np.uint8))
+        port_frames(given([rows_of(1), TEXTS], np.array(order, np.uint8)))
 
 
 def without(kind: FrameKind) -> Callable[[Opened], Opened]:

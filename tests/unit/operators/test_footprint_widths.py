@@ -52,7 +52,7 @@ def test_numbers_get_the_narrowest_type_that_holds_them(
 ) -> None:
     operator = Aggregate(_SCHEMA, by="k", window=count_window(3), values={"total": f.sum("v")})
     table = _fed(operator, values)
-    footprints = operator.snapshot(table, table.slots(), len(values))
+    footprints = operator.footprints(table, table.slots(), len(values))
     column = footprints.column("total.sum")
     assert column.type == kind
     by_key = dict(zip(footprints.column("k").to_pylist(), column.to_pylist(), strict=True))
@@ -70,7 +70,7 @@ def test_many_sums_beyond_64_bits_come_back() -> None:
     for batch in (1, 2):
         rows = pa.record_batch([[0, 1], [most, 7]], schema=_SCHEMA)
         operator.process(table, BatchInput(batch, rows))
-    footprints = operator.snapshot(table, table.slots(), 2)
+    footprints = operator.footprints(table, table.slots(), 2)
     for name in names:
         found = footprints.column(f"{name}.sum").to_pylist()
         assert sorted(found) == [Decimal(19), Decimal(3 * most)]

@@ -14,6 +14,7 @@ from tests.support.disk import SimulatedDisk
 from tests.support.plain import plain_rows
 from trailmark.engine import OperatorLogs
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
+from trailmark.log import PortRows
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.order import in_order
 from trailmark.windows import functions as f
@@ -109,7 +110,7 @@ def test_what_orders_is_read_and_logged_and_described_only_if_asked_for() -> Non
 
 def test_without_an_order_rows_are_left_as_they_are() -> None:
     rows = pa.RecordBatch.from_pylist([{"item": 2}, {"item": 1}])
-    assert _aggregate().arrange(rows) is rows
+    assert _aggregate().arrange(PortRows((rows,))).tables[0] is rows
     assert plain_rows(in_order(rows, ["item"])) == [{"item": 1}, {"item": 2}]
 
 

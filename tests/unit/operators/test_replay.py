@@ -52,7 +52,7 @@ def test_a_window_ignores_batches_up_to_its_footprint(window: Window) -> None:
     ]
     operator.process(live, batches[0])
     operator.process(live, batches[1])
-    middle = operator.snapshot(live, live.slots(), 0)
+    middle = operator.footprints(live, live.slots(), 0)
     operator.process(live, batches[2])
     recovered = _loaded(operator, middle, [1] * middle.num_rows)
     for given in batches:
@@ -75,7 +75,7 @@ def test_a_window_that_would_close_in_a_replay_is_damage(window: Window) -> None
     operator = _operator(window)
     live = StateTable(operator.layout, Memory())
     operator.process(live, _given(0, ("a", "1", 0)))
-    recovered = _loaded(operator, operator.snapshot(live, live.slots(), 1), [0])
+    recovered = _loaded(operator, operator.footprints(live, live.slots(), 1), [0])
     with pytest.raises(DamagedSegment, match=r"(?s)contradicts the logged input.*in/00000"):
         operator.replay(recovered, _given(1, ("a", "2", 0)), "in/00000")
 
@@ -93,16 +93,16 @@ def test_footprints_name_their_kind_in_the_order_they_are_asked_for() -> None:
     operator = _operator(count_window(5))
     table = StateTable(operator.layout, Memory())
     operator.process(table, _given(0, ("a", "1", 0), ("b", "1", 0), ("c", "1", 0)))
-    footprints = operator.snapshot(table, table.slots(), 2)
+    footprints = operator.footprints(table, table.slots(), 2)
     open_, check = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
     assert footprints.column(KIND).to_pylist() == [open_, open_, check]
-    assert operator.snapshot(table, table.slots()[:0], 0).num_rows == 0
+    assert operator.footprints(table, table.slots()[:0], 0).num_rows == 0
 
 
 def test_footprints_of_no_window_load_nothing() -> None:
     operator = _operator(count_window(5))
     table = StateTable(operator.layout, Memory())
-    empty = operator.snapshot(table, table.slots(), 0)
+    empty = operator.footprints(table, table.slots(), 0)
     assert _loaded(operator, empty, []).open_windows == 0
 
 
@@ -110,7 +110,7 @@ def test_footprints_that_lack_a_column_are_refused() -> None:
     operator = _operator(count_window(5))
     table = StateTable(operator.layout, Memory())
     operator.process(table, _given(0, ("a", "1", 0)))
-    footprints = operator.snapshot(table, table.slots(), 1).drop_columns(["n.count"])
+    footprints = operator.footprints(table, table.slots(), 1).drop_columns(["n.count"])
     with pytest.raises(SchemaChanged, match=r"(?s)lack \['n.count'\].*out/00000"):
         _loaded(operator, footprints, [0])
 
@@ -119,9 +119,9 @@ def test_sliced_footprints_load_as_they_are() -> None:
     operator = _operator(count_window(5, 2))
     table = StateTable(operator.layout, Memory())
     operator.process(table, _given(0, *[(f"k{n % 3}", f"v{n}" * n, 0) for n in range(12)]))
-    footprints = operator.snapshot(table, table.slots(), 0)
+    footprints = operator.footprints(table, table.slots(), 0)
     for start in range(footprints.num_rows):
         part = footprints.slice(start, 2)
         loaded = _loaded(operator, part, [0] * part.num_rows)
-        again = operator.snapshot(loaded, loaded.slots(), 0)
+        again = operator.footprints(loaded, loaded.slots(), 0)
         assert operator.widen(again, "").equals(operator.widen(part, ""))

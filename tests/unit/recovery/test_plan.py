@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.support.compare import footprint_states
+from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.harm import flip_in
 from tests.support.oracle import Identity
@@ -17,6 +17,7 @@ from tests.support.orders import (
     random_timed_orders,
     time_case,
 )
+from tests.support.pairing import random_pairing
 from tests.support.policies import random_footprints
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
@@ -61,7 +62,7 @@ def _check_footprints(run: Followed, plan: RecoveryPlan, ages: dict[Identity, in
     for rows in plan.footprints:
         batches = rows.column(FOOTPRINT).to_pylist()
         assert len(set(batches)) == 1, "one record batch for each segment"
-        states = footprint_states(run.case.operator(), rows)
+        states = run.case.footprint_states(run.case.operator(), rows)
         assert not found.keys() & states.keys(), "one footprint for each window"
         found.update(dict.fromkeys(states, batches[0]))
     assert found == ages
@@ -74,10 +75,22 @@ def test_a_plan_says_what_counting_all_rows_gives(part: int) -> None:
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case):
-            run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
-            for _ in run.steps():
-                for bucket in range(run.query.buckets):
-                    _check_plan(run, bucket)
+            _check_plans(case, rng)
+
+
+def test_a_plan_of_an_operator_with_two_inputs_says_so_too() -> None:
+    for seed in seeds(60):
+        rng = random.Random(seed)
+        case = random_pairing(rng)
+        with reported(seed, case):
+            _check_plans(case, rng)
+
+
+def _check_plans(case: CrashCase, rng: random.Random) -> None:
+    run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
+    for _ in run.steps():
+        for bucket in range(run.query.buckets):
+            _check_plan(run, bucket)
 
 
 @pytest.mark.parametrize("policy", [Continuous(), Continuous(q=60, u=40), NoCheckpoint()], ids=str)

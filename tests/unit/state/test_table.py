@@ -218,7 +218,7 @@ def test_forgetting_footprints_makes_every_window_due() -> None:
 
 
 def _footprints(bucket: Bucket) -> pa.RecordBatch:
-    rows = bucket.operator.snapshot(bucket.table, bucket.table.slots(), 0)
+    rows = bucket.operator.footprints(bucket.table, bucket.table.slots(), 0)
     return rows.append_column(FOOTPRINT, pa.array([0] * rows.num_rows, pa.int64()))
 
 

@@ -130,11 +130,11 @@ def test_states_of_every_fixed_width_survive_a_footprint() -> None:
     operator = Aggregate(_SCHEMA, by="k", window=CountWindow(4, 4), values={"x": call})
     table, again = (StateTable(operator.layout, Memory()) for _ in range(2))
     operator.process(table, BatchInput(0, batch_of(_SCHEMA, [(1, 0, 0), (2, 0, 0)])))
-    footprints = operator.snapshot(table, table.slots(), 2)
+    footprints = operator.footprints(table, table.slots(), 2)
     operator.load(again, footprints.append_column(FOOTPRINT, pa.array([0, 0], pa.int64())), "log")
-    for found in (footprints, operator.snapshot(again, again.slots(), 2)):
+    for found in (footprints, operator.footprints(again, again.slots(), 2)):
         assert [found.column(f"x.{name}")[0].as_py() for name in state.names] == values
-    assert operator.snapshot(again, again.slots(), 2).equals(footprints)
+    assert operator.footprints(again, again.slots(), 2).equals(footprints)
 
 
 @pytest.mark.parametrize(

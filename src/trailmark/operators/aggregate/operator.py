@@ -9,22 +9,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.errors import SettingError
 from trailmark.kernel.columns import arrow_fixed, contiguous
 from trailmark.kernel.library import kernel, reference
-from trailmark.operators.assign import (
+from trailmark.log import PortRows
+from trailmark.operators.aggregate.arguments import (
+    check_arguments,
+    check_logged_names,
+    key_names,
+)
+from trailmark.operators.aggregate.assign import (
     TimeAssignment,
     assign_disjoint,
     assign_overlapping,
     close_ended,
 )
-from trailmark.operators.footprints import FootprintFormat
+from trailmark.operators.aggregate.footprints import FootprintFormat
+from trailmark.operators.aggregate.met_windows import BatchWindows
+from trailmark.operators.aggregate.touched import touched_windows
 from trailmark.operators.identities import Identities
-from trailmark.operators.order import check_orderable, in_order, order_names
-from trailmark.operators.protocol import BatchInput, Outcome
-from trailmark.records import START
-from trailmark.state.batch import BatchWindows
+from trailmark.operators.order import in_order, order_names
+from trailmark.operators.protocol import BatchInput, History, Outcome, Port
+from trailmark.records import INPUT_PORT, START
 from trailmark.state.keys import KeyLayout
+from trailmark.state.memory import Memory
 from trailmark.state.table import FILL_PLACE, SlotRows, Slots, StateTable, TableLayout
 from trailmark.windows import bind
 from trailmark.windows.bound import (
@@ -34,8 +41,8 @@ from trailmark.windows.bound import (
     bytes_structure,
     states_structure,
 )
-from trailmark.windows.bounds import BOUNDS, WindowBounds
-from trailmark.windows.functions import AnyFunction, Function, UserFunction
+from trailmark.windows.bounds import WindowBounds
+from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window, event_times
 
 Late = Literal["drop", "keep"]
@@ -63,8 +70,8 @@ class Aggregate:
         late: Late = "drop",
         order_by: str | Sequence[str] | None = None,
     ) -> None:
-        names, order = _key_names(by), order_names(order_by)
-        _check(schema, names, window, values, late, order)
+        names, order = key_names(by), order_names(order_by)
+        check_arguments(schema, names, window, values, late, order)
         self.window = window
         self._late = late
         self._order = order
@@ -79,8 +86,11 @@ class Aggregate:
         )
         self.input_schema = _needed(schema, names, window, values, order)
         self.event_time = window.column if isinstance(window, TimeWindow) else None
-        self.delay = window.delay if isinstance(window, TimeWindow) else 0
+        delay_us = window.delay if isinstance(window, TimeWindow) else 0
+        self.ports = (Port(INPUT_PORT, self.input_schema, self.event_time, delay_us),)
         self.identities = Identities(self._keys, window.has_start)
+        # Windows of a count of tuples follow from the ones of their key before them.
+        self.copied_together = Identities(self._keys, isinstance(window, TimeWindow))
         # The windows of a count of tuples begin where the ones before them end.
         self.rebuilds_from_openings = isinstance(window, TimeWindow)
         self._fresh = np.zeros(1, dtype=self.layout.state)
@@ -90,8 +100,13 @@ class Aggregate:
         #: None if windows have none.
         self.bounds = WindowBounds.of(window, schema, len(names))
         self.result_schema = self._result_fields(self.bounds.fields if self.bounds else [])
+        self.shown_schema = (
+            self.result_schema
+            if self.bounds is None
+            else self.bounds.joined_schema(self.result_schema)
+        )
         self._format = FootprintFormat(self.layout, self._functions, self._has_fill)
-        _check_logged_names(self._format.schema.names)
+        check_logged_names(self._format.schema.names)
 
     @property
     def _has_fill(self) -> bool:
@@ -114,8 +129,22 @@ class Aggregate:
             described["order_by"] = self._order
         return described
 
-    def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return in_order(rows, self._order) if self._order else rows
+    def layout_key(self) -> list[object]:
+        layout = self.layout
+        return [layout.stride, str(layout.state), layout.keys.describe()]
+
+    def arrange(self, rows: PortRows) -> PortRows:
+        return PortRows((in_order(rows.tables[0], self._order),)) if self._order else rows
+
+    def open(self, memory: Memory, history: History, *, is_new: bool = True) -> StateTable:
+        return StateTable(self.layout, memory, is_new=is_new)
+
+    def looks_back(self, table: StateTable) -> None:
+        """Windows hold what they need of their tuples."""
+
+    def touched(self, table: StateTable, given: BatchInput) -> Slots:
+        rows, _ = self._with_times(given.rows)
+        return touched_windows(table, self.window, rows, given)
 
     # A batch, live or replayed
 
@@ -252,7 +281,10 @@ class Aggregate:
         bounds = [] if self.bounds is None else self.bounds.columns(results.column(at))
         return pa.RecordBatch.from_arrays([*keys, *bounds, *values], schema=self.result_schema)
 
-    def snapshot(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
+    def show(self, published: pa.RecordBatch) -> pa.RecordBatch:
+        return published if self.bounds is None else self.bounds.joined(published)
+
+    def footprints(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
         return self._format.encode(table, slots, opened)
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
@@ -313,102 +345,3 @@ def _needed(
         names.extend(call.columns)
     names.extend(order)
     return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
-
-
-def _key_names(by: str | Sequence[str]) -> list[str]:
-    names = [by] if isinstance(by, str) else by
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise SettingError(
-            f"by must be the name of a column or a list of names, got {by!r}.", where="by"
-        )
-    return list(names)
-
-
-def _check(
-    schema: pa.Schema,
-    by: list[str],
-    window: Window,
-    values: Mapping[str, AnyFunction],
-    late: str,
-    order: list[str],
-) -> None:
-    if not by:
-        raise SettingError("At least one key column is needed.", where="by")
-    if len(set(by)) != len(by):
-        raise SettingError(f"A key column is named twice: {by}.", where="by")
-    if not isinstance(window, CountWindow | TimeWindow):
-        raise SettingError(
-            f"window must be a count_window or a time_window, got {window!r}.",
-            where="window",
-            fix="For example tm.count_window(10) or tm.time_window('ordered_at', '1 minute').",
-        )
-    if not isinstance(values, Mapping) or not values:
-        raise SettingError(
-            f"values must name at least one function, got {values!r}.",
-            where="values",
-            fix="For example values={'avg_price': tm.avg('price')}.",
-        )
-    if late not in ("drop", "keep"):
-        raise SettingError(f"late must be 'drop' or 'keep', got {late!r}.", where="late")
-    wanted = [*(("by", name) for name in by), *(("order_by", name) for name in order)]
-    if isinstance(window, TimeWindow):
-        wanted.append(("window", window.column))
-    for output, call in values.items():
-        if not isinstance(output, str) or not output:
-            raise SettingError(f"A value needs a name, got {output!r}.", where="values")
-        if not isinstance(call, Function | UserFunction):
-            raise SettingError(
-                f"{output!r} must be a function such as avg('price'), got {call!r}.",
-                where="values",
-                fix=f"For example values={{{output!r}: tm.avg('price')}}.",
-            )
-        if isinstance(call, Function) and call.column is None and call.name != "count":
-            raise SettingError(f"{call.name} needs a column.", where=f"values[{output!r}]")
-        wanted += [(f"values[{output!r}]", name) for name in call.columns]
-    for where, name in wanted:
-        if not isinstance(name, str):
-            raise SettingError(
-                f"A column is given by its name, as text, got {name!r}.", where=where
-            )
-        if len(schema.get_all_field_indices(name)) != 1:
-            raise SettingError(
-                f"There is no column {name!r} (or more than one); the input has {schema.names}.",
-                where=where,
-                fix="Name a column of the input.",
-            )
-    _check_outputs(by, window, values)
-    check_orderable(schema, order)
-    if isinstance(window, TimeWindow):
-        window.check_schema(schema)
-
-
-def _check_outputs(by: list[str], window: Window, values: Mapping[str, AnyFunction]) -> None:
-    for name in [*by, *values]:
-        if name.startswith("$"):
-            raise SettingError(
-                f"Names that begin with $ are used by the log: {name!r}.", where="by, values"
-            )
-        if isinstance(window, TimeWindow) and name in BOUNDS:
-            raise SettingError(
-                f"{name!r} is a result column with the bounds of time windows.",
-                where="by" if name in by else "values",
-                fix="Rename the column.",
-            )
-    for name in values:
-        if name in by:
-            raise SettingError(
-                f"{name!r} is the name of another column of the result.",
-                where="values",
-                fix="Give it another name.",
-            )
-
-
-def _check_logged_names(names: Sequence[str]) -> None:
-    """A footprint has a column for every field of a value's state, named ``value.field``."""
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingError(
-                f"Two columns of the log would be called {name!r}.",
-                where="by, values",
-                fix="Give the key column or the value another name.",
-            )

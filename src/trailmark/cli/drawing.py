@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any
 
 from trailmark.cli import units
 from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
 from trailmark.engine.refused import Refusal
+from trailmark.operators.kinds import title_of
 from trailmark.records import NO_BATCH
 from trailmark.status import Activity, BucketStatus, OperatorStatus
 
@@ -32,36 +32,13 @@ _TITLES = (
 
 def draw_status(status: OperatorStatus, path: str, paint: Paint) -> list[str]:
     """The picture, from the general to the particular; what is wrong comes last."""
-    lines = [f"{paint(path, 'bold')}: {_operator_text(status.operator)}", _position(status), ""]
+    lines = [f"{paint(path, 'bold')}: {title_of(status.operator)}", _position(status), ""]
     rows = [_bucket_row(bucket) for bucket in status.buckets]
     if len(rows) > 1:
         rows.append(_total_row(status))
     lines += columns(_TITLES, rows, paint)
     lines += ["", *_activities(status), "", *_facts(status)]
     return [*lines, *closing_lines(status, _warnings(status), path, paint)]
-
-
-def _operator_text(described: Mapping[str, Any]) -> str:
-    """What is known of the operator, as far as its description is one that is known here."""
-    name = str(described.get("operator", "operator"))
-    by = described.get("by")
-    keys = [str(each[0]) for each in by if each] if isinstance(by, list) else []
-    text = f"{name} by {', '.join(keys)}" if keys else name
-    window, order = described.get("window"), described.get("order_by")
-    if isinstance(window, dict):
-        text += f", {_window_text(window)}"
-    return f"{text}, ordered by {', '.join(map(str, order))}" if isinstance(order, list) else text
-
-
-def _window_text(window: Mapping[str, Any]) -> str:
-    size, slide = window.get("size"), window.get("slide")
-    if window.get("kind") == "count":
-        text = f"windows of {size:,} tuples"
-        return text if slide == size else f"{text} every {slide:,}"
-    if window.get("kind") == "time" and isinstance(size, int) and isinstance(slide, int):
-        text = f"windows of {units.duration(size)} of {window.get('column')}"
-        return text if slide == size else f"{text} every {units.duration(slide)}"
-    return "windows"
 
 
 def _position(status: OperatorStatus) -> str:

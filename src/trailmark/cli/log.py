@@ -12,7 +12,7 @@ from typing import Any
 from trailmark.cli import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import chosen_buckets, open_to_look
-from trailmark.cli.rows import plain_rows, row_text
+from trailmark.cli.rows import plain_rows, row_text, value_text
 from trailmark.cli.selection import Selection
 from trailmark.cli.stream_log import StreamListing
 from trailmark.errors import LogError, MissingSegment
@@ -50,8 +50,6 @@ class _Listing:
         self._files = files
         self._buckets = chosen_buckets(self._files, options.bucket)
         self._selection = Selection.of(options, self._files.meta)
-        window = self._files.meta.operator.get("window")
-        self._starts_are_times = isinstance(window, dict) and window.get("kind") == "time"
         self.unreadable = 0
 
     def lines(self) -> Iterator[str]:
@@ -84,10 +82,10 @@ class _Listing:
         if self._options.json:
             yield json.dumps(_describe(footer, checksum, size, rows))
         else:
-            counts = ", ".join(f"{name} {count:,}" for name, count in rows.items()) or "none"
+            texts = [f"{value_text(name)} {count:,}" for name, count in rows.items()]
             yield (
                 f"{log.directory:<9} {batch:>8}  {units.moment(footer.written_us):<20}  "
-                f"{units.size(size):>8}  {counts}"
+                f"{units.size(size):>8}  {', '.join(texts) or 'none'}"
             )
 
     def _counts(self, log: StreamLog, footer: Footer) -> dict[str, int]:
@@ -96,9 +94,25 @@ class _Listing:
             tables = self._selection.tables(log.read(footer.batch))
             counts = {name: int(table.num_rows) for name, table in tables}
         else:
-            counts = {n: count for n, count in _logged(footer).items() if self._selection.wants(n)}
+            logged = self._logged(footer)
+            counts = {n: count for n, count in logged.items() if self._selection.wants(n)}
         is_filtered = self._selection.is_filter
         return {name: count for name, count in counts.items() if count or not is_filtered}
+
+    def _logged(self, footer: Footer) -> dict[str, int]:
+        """Rows by kind, footprints as open and check where the footer tells them apart.
+
+        The order of tuples is not counted: it has a row for each of them.
+        """
+        inputs = {frame: name for name, frame in self._selection.form.inputs.items()}
+        counts: dict[str, int] = {}
+        for kind, count in footer.rows.items():
+            checked = footer.attributes.get("footprints_checked")
+            if kind is FrameKind.FOOTPRINTS and isinstance(checked, int) and checked <= count:
+                counts |= {"open": count - checked, "check": checked}
+            elif kind is not FrameKind.ORDER:
+                counts[inputs.get(kind, kind.label)] = count
+        return counts
 
     def _rows(self, log: StreamLog, batch: int) -> Iterator[str]:
         for kind, table in self._selection.tables(log.read(batch)):
@@ -108,20 +122,8 @@ class _Listing:
                     place = {"stream": stream, "bucket": bucket, "batch": batch, "kind": kind}
                     yield json.dumps({**place, "row": row}, default=str)
                 else:
-                    text = row_text(row, starts_are_times=self._starts_are_times)
-                    yield f"{log.directory}  {batch:>6}  {kind:<7}  {text}"
-
-
-def _logged(footer: Footer) -> dict[str, int]:
-    """Rows by kind, footprints as open and check where the footer tells them apart."""
-    counts: dict[str, int] = {}
-    for kind, count in footer.rows.items():
-        checked = footer.attributes.get("footprints_checked")
-        if kind is FrameKind.FOOTPRINTS and isinstance(checked, int) and checked <= count:
-            counts |= {"open": count - checked, "check": checked}
-        else:
-            counts[kind.label] = count
-    return counts
+                    text = row_text(row, self._selection.form.moments)
+                    yield f"{log.directory}  {batch:>6}  {value_text(kind):<7}  {text}"
 
 
 def _segment_bytes(log: StreamLog, catalog: Catalog, batch: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -23,12 +23,13 @@ def plain_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
         yield dict(zip(table.schema.names, values, strict=True))
 
 
-def row_text(row: dict[str, Any], *, starts_are_times: bool) -> str:
-    """A row for people: ``column=value``, one after another."""
+def row_text(row: dict[str, Any], moments: Collection[str] = ()) -> str:
+    """A row for people: ``column=value``, one after another; some numbers are moments."""
     shown = {name: value for name, value in row.items() if name != "$kind"}
-    if starts_are_times and isinstance(shown.get("$start"), int):
-        shown["$start"] = moment(shown["$start"])
-    return "  ".join(f"{_text(name)}={_text(value)}" for name, value in shown.items())
+    for name in moments:
+        if isinstance(shown.get(name), int):
+            shown[name] = moment(shown[name])
+    return "  ".join(f"{value_text(name)}={value_text(value)}" for name, value in shown.items())
 
 
 def _plain_column(column: pa.ChunkedArray) -> list[Any]:
@@ -69,7 +70,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Text that cannot be taken for anything else, nor play tricks on a terminal."""
     if isinstance(value, str):
         is_plain = value.isprintable() and value not in ("", "null") and not set(value) & set(' ="')

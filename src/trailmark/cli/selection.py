@@ -13,17 +13,16 @@ import pyarrow.compute as pc
 
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
-from trailmark.operators.logged import LoggedForm
+from trailmark.operators.kinds import form_of
+from trailmark.operators.logged import INPUT, LoggedForm
 from trailmark.records import OPERATOR_STREAMS, FootprintKind, FrameKind, Stream
 from trailmark.values import dataclass
 
 _KIND = "$kind"
 
-#: The frame of each kind of rows, and the kind of footprint.
+#: The frame of each kind of rows that are no input, and the kind of footprint.
 _FRAMES: dict[str, tuple[FrameKind, FootprintKind | None]] = {
-    "input": (FrameKind.INPUT, None),
     "results": (FrameKind.RESULTS, None),
-    "footprints": (FrameKind.FOOTPRINTS, None),
     "open": (FrameKind.FOOTPRINTS, FootprintKind.OPEN),
     "check": (FrameKind.FOOTPRINTS, FootprintKind.CHECK),
     "closed": (FrameKind.CLOSED, None),
@@ -63,7 +62,7 @@ class Selection:
     def of(cls, options: argparse.Namespace, meta: OperatorMeta) -> Selection:
         """What was asked for, by the schema of the logs."""
         first, last = options.batch or (None, None)
-        form = LoggedForm.of(meta)
+        form = form_of(meta)
         schema = meta.input_schema
         keys = [
             key_value(column, text, "operator", form.keys, schema) for column, text in options.key
@@ -86,8 +85,9 @@ class Selection:
 
     def tables(self, segment: Segment) -> Iterator[tuple[str, pa.Table]]:
         """The rows of a segment that are asked for, by kind; footprints as open and check."""
-        for name, (frame, footprint) in _FRAMES.items():
-            if frame not in segment.frames or name == "footprints" or not self.wants(name):
+        inputs = {name: (frame, None) for name, frame in self.form.inputs.items()}
+        for name, (frame, footprint) in {**inputs, **_FRAMES}.items():
+            if frame not in segment.frames or not self.wants(name):
                 continue
             table = self.form.table(segment, frame)
             assert table is not None
@@ -103,6 +103,8 @@ class Selection:
         """Whether rows of this kind are asked for."""
         if self.kind == "footprints":
             return name in ("open", "check")
+        if self.kind == INPUT:
+            return name in self.form.inputs
         return self.kind is None or name == self.kind
 
 
@@ -111,7 +113,7 @@ def _streams(stream: str | None, kind: str | None) -> Sequence[Stream]:
     asked = list(OPERATOR_STREAMS) if stream is None else [Stream[stream.upper()]]
     if kind is None:
         return asked
-    holding = [Stream.INPUT] if kind == "input" else [Stream.OUTPUT]
+    holding = [Stream.INPUT] if kind == INPUT else [Stream.OUTPUT]
     if kind in ("footprints", "open", "check"):
         holding.append(Stream.SNAPSHOT)
     found = [each for each in asked if each in holding]

@@ -98,7 +98,7 @@ class StreamListing:
                 place = {"bucket": file.bucket, "batch": batch}
                 yield json.dumps({**place, "row": row}, default=str)
             else:
-                yield f"{directory}  {batch:>6}  {row_text(row, starts_are_times=False)}"
+                yield f"{directory}  {batch:>6}  {row_text(row)}"
 
     def _table(self, file: DataFile) -> pa.Table:
         """The rows of a file that are asked for."""

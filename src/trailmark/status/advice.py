@@ -48,7 +48,7 @@ def next_step(problem: Problem, stream: Stream, account: Account | None, newest:
 
 
 def _about_input(batch: int, account: Account | None) -> str:
-    if account is None or batch >= account.needs:
+    if account is None or batch >= account.reads_from:
         return (
             "A recovery needs it. Bring the file back from a backup. Until then keep the query "
             "running: as long as its state is cached, it needs no recovery, and once trailmark "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trailmark.checkpoint.account import Account
 from trailmark.errors import MissingSegment, UnknownFormat
 from trailmark.log import OperatorMeta, Origin, Storage, StreamLog, read_meta
-from trailmark.operators.logged import check_operator
+from trailmark.operators.kinds import kind_of
 from trailmark.records import NO_BATCH, OPERATOR_STREAMS, Stream
 from trailmark.settings import LogSettings
 
@@ -33,7 +33,7 @@ class OperatorFiles:
     def __init__(self, storage: Storage, settings: LogSettings | None = None) -> None:
         self.storage = storage
         self.meta = existing_meta(storage)
-        check_operator(self.meta)
+        kind_of(self.meta)
         self._settings = settings
 
     @property

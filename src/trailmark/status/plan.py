@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trailmark.checkpoint.rates import Rates
 from trailmark.errors import LogError, MissingSegment
-from trailmark.operators.logged import LoggedForm
+from trailmark.operators.kinds import form_of
 from trailmark.records import NO_BATCH, Stream
 from trailmark.recovery import RecoveryPlan, plan_recovery
 from trailmark.status.logs import OperatorFiles
@@ -27,7 +27,7 @@ def plan_bucket(files: OperatorFiles, bucket: int, target: int | None = None) ->
         )
     meta = files.meta
     return plan_recovery(
-        LoggedForm.of(meta),
+        form_of(meta),
         output,
         files.log(Stream.INPUT, bucket),
         files.log(Stream.SNAPSHOT, bucket),

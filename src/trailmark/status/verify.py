@@ -12,6 +12,7 @@ from trailmark.errors import DamagedSegment, LogError, UnknownFormat
 from trailmark.log import Segment, Storage, StreamLog
 from trailmark.log.readers import read_reader, reader_names, reader_path
 from trailmark.log.verify import Check, Problem, VerifyReport, trouble_of
+from trailmark.operators.kinds import form_of
 from trailmark.operators.logged import LoggedForm
 from trailmark.records import Stream
 from trailmark.status import marks
@@ -110,7 +111,7 @@ def verify_operator(
             raise
         return Verification(0, 0, 0, (_meta_finding(error),))
     try:
-        check = _contents(LoggedForm.of(files.meta))
+        check = _contents(form_of(files.meta))
     except LogError as error:
         return Verification(0, 0, 0, (_meta_finding(error),))
     logs = list(files.logs())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +10,14 @@ import pyarrow as pa
 from trailmark.checkpoint.account import Account
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
-from trailmark.operators.logged import LoggedForm
-from trailmark.records import KIND, START, FootprintKind, FrameKind, Stream
+from trailmark.operators.kinds import form_of
+from trailmark.operators.logged import INPUT, LoggedForm
+from trailmark.operators.protocol import Port
+from trailmark.records import KIND, FootprintKind, FrameKind, Stream
 from trailmark.values import dataclass
-from trailmark.windows.bounds import WindowBounds
-from trailmark.windows.spec import TimeWindow
 
-Records: TypeAlias = Literal["results", "all", "input", "late"]
-RECORDS: tuple[Records, ...] = ("results", "all", "input", "late")
+#: Records that are asked for by name, beside those of the inputs.
+_RESULTS, _ALL, _LATE = "results", "all", "late"
 
 _STATE = pa.map_(pa.string(), pa.string())
 
@@ -37,23 +36,50 @@ class RowsOfKind:
     tables: Callable[[Segment], Iterator[pa.Table]]
 
 
-def rows_of_kind(meta: OperatorMeta, records: Records) -> RowsOfKind:
+def rows_of_kind(meta: OperatorMeta, records: str) -> RowsOfKind:
     """How to read one kind of records of an operator."""
-    form = LoggedForm.of(meta)
-    time_column = form.window.column if isinstance(form.window, TimeWindow) else None
-    if records in ("input", "late"):
-        is_input = records == "input"
-        kind = FrameKind.INPUT if is_input else FrameKind.LATE
-        stream = Stream.INPUT if is_input else Stream.OUTPUT
-        plain = _Plain(form, kind)
-        return RowsOfKind(stream, (kind,), meta.input_schema, time_column, plain.tables)
-    results = _Results(meta, form)
-    if records == "results":
+    form = form_of(meta)
+    _check_known(form, records)
+    for (name, kind), port in zip(form.inputs.items(), form.ports, strict=True):
+        if name == records:
+            return _plain_rows(form, Stream.INPUT, kind, port)
+    if records == _LATE:
+        return _plain_rows(form, Stream.OUTPUT, FrameKind.LATE, form.ports[0])
+    _check_distinct(form)
+    if records == _RESULTS:
         kinds: tuple[FrameKind, ...] = (FrameKind.RESULTS,)
-        return RowsOfKind(Stream.OUTPUT, kinds, results.schema, None, results.tables)
-    everything = _Everything(results)
+        results = _Results(form)
+        return RowsOfKind(Stream.OUTPUT, kinds, form.shown_schema, None, results.tables)
+    everything = _Everything(form)
     kinds = (FrameKind.RESULTS, FrameKind.FOOTPRINTS)
     return RowsOfKind(Stream.OUTPUT, kinds, everything.schema, None, everything.tables)
+
+
+def _check_known(form: LoggedForm, records: str) -> None:
+    known = (_RESULTS, _ALL, *form.inputs, _LATE)
+    if records in known:
+        return
+    what = f"{records!r} are no records of an operator."
+    if records == INPUT:
+        what = f"The operator has {len(form.ports)} inputs, whose rows have columns of their own."
+    raise SettingError(what, where="records", fix=f"Use one of {', '.join(known)}.")
+
+
+def _plain_rows(form: LoggedForm, stream: Stream, kind: FrameKind, port: Port) -> RowsOfKind:
+    plain = _Plain(form, kind)
+    return RowsOfKind(stream, (kind,), port.schema, port.event_time, plain.tables)
+
+
+def _check_distinct(form: LoggedForm) -> None:
+    """Columns that are shown otherwise than they are logged may take a name that is there."""
+    names = form.shown_schema.names
+    taken = sorted({name for name in names if names.count(name) > 1})
+    if taken:
+        raise SettingError(
+            f"The operator has a column of its own named {taken[0]}, as the bounds are.",
+            where="records",
+            fix="Use trailmark log PATH --records.",
+        )
 
 
 class _Plain:
@@ -70,64 +96,37 @@ class _Plain:
 
 
 class _Results:
-    """Keys, the bounds of time windows as a struct (Spark's own form), and values."""
+    """Results as readers see them."""
 
-    def __init__(self, meta: OperatorMeta, form: LoggedForm) -> None:
-        self.form = form
-        self.bounds = WindowBounds.of(form.window, meta.input_schema, len(form.keys))
-        self.schema = meta.result_schema
-        if self.bounds is not None:
-            taken = self.bounds.field.name
-            if taken in self.schema.names:
-                raise SettingError(
-                    f"The operator has a column of its own named {taken}, as the bounds are.",
-                    where="records",
-                    fix="Use trailmark log PATH --records.",
-                )
-            self.schema = self.bounds.joined_schema(self.schema)
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """Names of the key columns."""
-        return self.form.keys
+    def __init__(self, form: LoggedForm) -> None:
+        self._form = form
 
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
-        logged = self.form.table(segment, FrameKind.RESULTS)
+        logged = self._form.table(segment, FrameKind.RESULTS)
         if logged is not None:
-            yield self.shown(logged)
-
-    def shown(self, logged: pa.Table) -> pa.Table:
-        """Logged results as users see them."""
-        columns = {name: logged[name] for name in logged.schema.names} | self.windows(logged)
-        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
-
-    def windows(self, logged: pa.Table) -> dict[str, pa.Array]:
-        """The bounds of time windows by the name of their column, from their starts."""
-        if self.bounds is None:
-            return {}
-        starts = logged[START].combine_chunks().cast(pa.int64())
-        return {self.bounds.field.name: self.bounds.column(starts)}
+            yield self._form.shown(logged)
 
 
 class _Everything:
     """Results and footprints together: what each is, where it lies, and the state it holds."""
 
-    def __init__(self, results: _Results) -> None:
-        self._results = results
-        values = [field for field in results.schema if field.name not in results.keys]
+    def __init__(self, form: LoggedForm) -> None:
+        self._form = form
+        shown = form.shown_schema
+        values = [field for field in shown if field.name not in form.keys]
         self.schema = pa.schema(
             [
                 pa.field("kind", pa.string()),
                 pa.field("batch", pa.int64()),
                 pa.field("bucket", pa.int32()),
                 pa.field("open_windows", pa.int64()),
-                *(results.schema.field(name) for name in results.keys),
+                *(shown.field(name) for name in form.keys),
                 *values,
                 pa.field("state", _STATE),
             ]
         )
         taken = {"kind", "batch", "bucket", "open_windows", "state"}
-        clash = sorted(taken.intersection(results.schema.names))
+        clash = sorted(taken.intersection(shown.names))
         if clash:
             raise SettingError(
                 f"The operator has columns of its own named {', '.join(clash)}, as all records do.",
@@ -136,22 +135,16 @@ class _Everything:
             )
 
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
-        form = self._results.form
-        results = form.table(segment, FrameKind.RESULTS)
+        results = self._form.table(segment, FrameKind.RESULTS)
         if results is not None:
-            yield self._table(segment, self._results.shown(results), "result", None)
-        footprints = form.table(segment, FrameKind.FOOTPRINTS)
+            yield self._table(segment, self._form.shown(results), "result", None)
+        footprints = self._form.table(segment, FrameKind.FOOTPRINTS)
         if footprints is None:
             return
         kinds = footprints[KIND].combine_chunks()
         names = pa.array([kind.name.lower() for kind in FootprintKind])
-        shown = {name: footprints[name] for name in self._results.keys}
-        shown |= self._results.windows(footprints)
-        left_out = {*self._results.keys, KIND}
-        if self._results.bounds is not None:
-            left_out.add(START)
-        state = footprints.select([n for n in footprints.schema.names if n not in left_out])
-        yield self._table(segment, pa.table(shown), names.take(kinds), _as_map(state))
+        pieces, state = self._form.shown_pieces(footprints)
+        yield self._table(segment, pa.table(pieces), names.take(kinds), _as_map(state))
 
     def _table(
         self, segment: Segment, rows: pa.Table, kind: str | pa.Array, state: pa.Array | None

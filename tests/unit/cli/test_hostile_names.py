@@ -109,6 +109,7 @@ class _Terminal(io.StringIO):
 def test_names_can_still_be_told_in_full(tmp_path: Path, run: Run) -> None:
     path = _operator(tmp_path / "logs")
     escaped = r"\x1b[2J\u202e\x9b2J\x07"
-    assert f"aggregate by k{escaped}, windows of 10 us of t{escaped}" in run("status", path).out
+    title = f"aggregate by k{escaped}, windows of 10 microseconds of t{escaped}"
+    assert title in run("status", path).out
     described = json.loads(run("status", path, "--json").out)["operator"]
     assert described["by"] == [[f"k{EVIL}", "string"]]

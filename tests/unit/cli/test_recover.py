@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine import split
 from tests.support.written import Written, count_orders, time_orders, write_logs
 from tests.unit.cli.conftest import Run
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, NoCheckpoint, Policy
@@ -35,7 +34,7 @@ def test_the_plan_is_what_the_next_start_of_the_query_does(
     logs = write_logs(tmp_path / "a", case, policy)
     said = run("recover", logs.path, "--dry-run", "--json")
     assert said.code == 0
-    for number, part in enumerate(split(case, last, 2)):
+    for number, part in enumerate(case.split(last, 2)):
         bucket = logs.place.bucket(number)
         report = bucket.run(12, part)
         bucket.close()

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from tests.support.engine import split
 from tests.support.written import Written
 from tests.unit.cli.conftest import Run
 from trailmark.cli import main
@@ -145,7 +144,7 @@ def test_a_query_goes_on_after_the_batch_it_was_cut_to(timed: Written, run: Run)
     assert run("truncate", timed.path, "--to-batch", 8, "--yes").code == 0
     case = timed.place.case
     for batch in range(9, len(case.batches)):
-        for number, part in enumerate(split(case, case.batches[batch], 2)):
+        for number, part in enumerate(case.split(case.batches[batch], 2)):
             bucket = timed.place.bucket(number)
             report = bucket.run(batch, part)
             bucket.close()
@@ -190,7 +189,7 @@ def test_a_query_that_writes_meanwhile_is_noticed(
     class Late(_Terminal):
         def readline(self, *_: object) -> str:  # type: ignore[override]
             bucket = timed.place.bucket(0)
-            bucket.run(len(case.batches), split(case, case.batches[0], 2)[0])
+            bucket.run(len(case.batches), case.split(case.batches[0], 2)[0])
             bucket.close()
             return "yes\n"
 

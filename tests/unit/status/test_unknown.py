@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
 from tests.support.followed import Followed
 from tests.support.harm import segment_path
-from tests.support.orders import count_case, random_orders
 from tests.support.reseal import guarded
-from tests.support.unknown import NEWS, renew_segment
-from trailmark.checkpoint.policy import Continuous
+from tests.support.unknown import NEWS, ended_query, renew_segment
 from trailmark.errors import UnknownFormat
 from trailmark.log.readers import register
 from trailmark.records import Stream
@@ -27,11 +24,7 @@ _NEXT = "Use the Trailmark that wrote it, or a newer one."
 
 @pytest.fixture
 def run() -> Followed:
-    batches = random_orders(random.Random(2), batches=_BATCHES, rows=30, items=20)
-    run = Followed(count_case(batches), Continuous(q=30))
-    run.run()
-    run.query.stop()
-    return run
+    return ended_query(_BATCHES)
 
 
 @pytest.fixture(params=NEWS)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.support.followed import Followed
 from tests.support.harm import segment_path
-from tests.support.orders import count_case, random_orders
-from tests.support.unknown import NEWS, renew_segment
-from trailmark.checkpoint.policy import Continuous
+from tests.support.unknown import NEWS, ended_query, renew_segment
 from trailmark.errors import UnknownFormat
 from trailmark.records import Stream
 from trailmark.status.logs import OperatorFiles
@@ -21,11 +17,7 @@ _BATCHES = 14
 
 @pytest.fixture
 def run() -> Followed:
-    batches = random_orders(random.Random(2), batches=_BATCHES, rows=30, items=20)
-    run = Followed(count_case(batches), Continuous(q=30))
-    run.run()
-    run.query.stop()
-    return run
+    return ended_query(_BATCHES)
 
 
 @pytest.fixture(params=NEWS)

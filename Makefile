@@ -47,7 +47,7 @@ demo: java ## Kill a query on Spark, see it recover, and compare its results
 	@$(SPARK) $(BIN)/python -m demo
 
 .PHONY: soak
-soak: setup ## Random crash cases and meetings for SOAK_SECONDS (SOAK_SEED to repeat one)
+soak: setup ## Random crash cases of every operator and meetings for SOAK_SECONDS (SOAK_SEED to repeat one)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 .PHONY: soak-s3

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.pairing_kind import known_pairings
 from tests.support.spark_java import LIGHT_CHECKPOINT, submit_arguments
 
 
@@ -55,6 +56,13 @@ def _turn(part: str) -> int:
 def _part(item: pytest.Item) -> str:
     """The directory of ``tests`` that it is in."""
     return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+@pytest.fixture
+def pairing_kind() -> Iterator[None]:
+    """Pairings are known to all who only have logs, as any operator of the registry is."""
+    with known_pairings():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
-"""Random crash cases and meetings for as long as asked: ``python -m tests.soak --seconds 600``.
+"""Random crash cases of all operators, and meetings, for as long as asked.
 
-The first seed is printed; every case has the next one, so that a failure names the one to repeat.
+``python -m tests.soak --seconds 600`` prints the first seed; every case has the next one, so that a
+failure names the one to repeat.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 import traceback
 
-from tests.support.crashes import run_crash_case
+from tests.support.crashes import run_crash_case, run_pairing_case
 from tests.support.meetings import run_random_meeting
 
 
@@ -27,6 +28,7 @@ def main() -> int:
     while time.monotonic() - started < arguments.seconds:
         try:
             crashes += run_crash_case(first + cases)
+            crashes += run_pairing_case(first + cases)
             run_random_meeting(first + cases)
         except Exception:  # noqa: BLE001  (whatever it was, the seed is what matters)
             traceback.print_exc()

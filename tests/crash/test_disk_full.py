@@ -11,7 +11,7 @@ from tests.support.disk import FillingDisk, SimulatedDisk, may_go_untold
 from tests.support.lives import assert_nothing_is_half_done, life_of, refusal_of
 from trailmark.errors import DiskFull, NoPermission, StorageError
 
-_KINDS = ["overlapping", "time"]
+_KINDS = ["overlapping", "time", "pairing"]
 
 
 # No room
@@ -107,5 +107,14 @@ def test_a_call_that_fails_wherever_it_is_is_named_and_makes_no_difference(code:
 def test_a_call_that_fails_with_several_buckets_and_a_watermark_makes_no_difference(
     part: int,
 ) -> None:
-    codes = (errno.EIO, errno.EACCES)
-    _check_failing_calls("time", lambda call: codes[call // 4 % 2], slice(part, None, 2))
+    _check_failing_calls("time", _one_after_the_other, slice(part, None, 2))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_call_that_fails_with_several_inputs_makes_no_difference(part: int) -> None:
+    _check_failing_calls("pairing", _one_after_the_other, slice(part, None, 2))
+
+
+def _one_after_the_other(call: int) -> int:
+    """Each error for four calls: for both parts, in this process and in a new one."""
+    return (errno.EIO, errno.EACCES)[call // 4 % 2]

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.support.compare import assert_same_rows, assert_same_states, table_states
+from tests.support.compare import assert_same_rows, assert_same_states
 from tests.support.disk import SimulatedDisk
-from tests.support.engine import Judge, Query, StepClock
+from tests.support.engine import CrashCase, Judge, Query, StepClock, by_port
 from tests.support.harm import EVERY_BYTE, Harm
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
-from tests.support.small import SMALL_WINDOWS, small_case
+from tests.support.small import SMALL_WINDOWS, small_case, small_pairing
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.checkpoint.policy import Continuous
 from trailmark.errors import TrailmarkError
 from trailmark.kernel.columns import contiguous
+from trailmark.log import PortRows, read_ports
 from trailmark.records import FrameKind
-from trailmark.recovery import plan_recovery, restore
+from trailmark.recovery import InputHistory, plan_recovery, restore
 from trailmark.state.memory import Memory
-from trailmark.state.table import StateTable
 
 _BATCHES = 2
+_FILES = ["meta.json", "in/", "out/", "watermark/"]
 
 
 class _SmallLog:
     """Two batches of one bucket, and what must be found in them."""
 
-    def __init__(self) -> None:
-        case = small_case(SMALL_WINDOWS["time"], _BATCHES, ["total", "last"])
+    def __init__(self, case: CrashCase) -> None:
         self.operator = case.operator()
         self.disk = SimulatedDisk()
         self.query = Query(case, self.disk, Continuous(q=4))
@@ -41,6 +41,9 @@ class _SmallLog:
         self.query.stop()
         self.states: dict[Identity, Row] = judge.oracle(0).open_windows()
 
+    def paths(self, which: str) -> list[str]:
+        return [path for path in self.disk.files() if path.startswith(which)]
+
     def check_results(self) -> None:
         output = self.query.logs().output(0)
         for batch, expected in enumerate(self.outcomes):
@@ -50,20 +53,27 @@ class _SmallLog:
 
     def check_input(self) -> None:
         inputs = self.query.logs().input(0)
+        ports = self.operator.ports
         for segment, rows in zip(inputs.read_from(0), self.query.case.batches, strict=True):
-            logged = segment.table(FrameKind.INPUT)
-            assert logged is not None
-            names = logged.schema.names
-            assert_same_rows(contiguous(logged), plain_rows(rows.select(names)), "input")
+            logged, given = read_ports(segment, ports), by_port(rows)
+            for port, found, wanted in zip(ports, logged.tables, given.tables, strict=True):
+                columns = wanted.select(port.schema.names)
+                assert_same_rows(found, plain_rows(columns), f"input {port.name}")
+            assert _order(logged) == _order(given)
 
     def check_recovery(self) -> None:
         operator, logs = self.operator, self.query.logs()
         output, inputs = logs.output(0), logs.input(0)
         plan = plan_recovery(operator, output, inputs, logs.snapshots(0), _BATCHES - 1, 0)
         memory = Memory()
-        table, ledger = StateTable(operator.layout, memory), Ledger(memory)
-        restore(plan, operator, table, ledger, output, inputs, 0, StepClock())
-        assert_same_states(table_states(operator, table), self.states, "recovered")
+        history = InputHistory(inputs, operator.ports)
+        state, ledger = operator.open(memory, history), Ledger(memory)
+        restore(plan, operator, state, ledger, output, inputs, 0, StepClock())
+        assert_same_states(self.query.case.states(operator, state), self.states, "recovered")
+
+
+def _order(rows: PortRows) -> list[int] | None:
+    return None if rows.order is None else rows.order.tolist()
 
 
 def _is_refused(check: Callable[[], None]) -> bool:
@@ -80,11 +90,23 @@ def _is_refused(check: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize("harm", EVERY_BYTE.values(), ids=EVERY_BYTE)
-@pytest.mark.parametrize("which", ["meta.json", "in/", "out/", "watermark/"])
+@pytest.mark.parametrize("which", _FILES)
 def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(harm: Harm, which: str) -> None:
-    log = _SmallLog()
+    log = _SmallLog(small_case(SMALL_WINDOWS["time"], _BATCHES, ["total", "last"]))
+    _check_harm(log, harm, which, log.paths(which))
+
+
+@pytest.mark.parametrize("harm", EVERY_BYTE.values(), ids=EVERY_BYTE)
+@pytest.mark.parametrize("which", _FILES)
+def test_harm_to_any_byte_of_two_inputs_does_so_too(harm: Harm, which: str) -> None:
+    """In the files of the last batch: those before it are no different."""
+    log = _SmallLog(small_pairing(_BATCHES))
+    _check_harm(log, harm, which, log.paths(which)[-1:])
+
+
+def _check_harm(log: _SmallLog, harm: Harm, which: str, paths: Sequence[str]) -> None:
     refused = tried = 0
-    for path in (p for p in log.disk.files() if p.startswith(which)):
+    for path in paths:
         for what in harm(log.disk, path):
             tried += 1
             refusals = [_is_refused(c) for c in (log.check_results, log.check_input)]
@@ -93,6 +115,7 @@ def test_harm_to_any_byte_gives_the_same_answer_or_a_refusal(harm: Harm, which: 
             if which == "out/":
                 # All input is there, so a damaged output segment can always be gone around.
                 assert not is_recovery_refused, f"{path}, {what}"
+    assert tried
     if which in ("in/", "out/"):
         assert refused == tried, "a reader of the whole log notices every change"
     assert not _is_refused(log.check_recovery), "undone"

@@ -7,10 +7,9 @@ import random
 import pytest
 
 from tests.support.disk import Crashed, SimulatedDisk
-from tests.support.engine import Judge, Query, split
-from tests.support.small import SMALL_WINDOWS, small_case
+from tests.support.engine import Judge, Query
+from tests.support.small import SMALL_KINDS, small_buckets, small_case_of
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
-from trailmark.windows.spec import CountWindow, TimeWindow
 
 _POLICIES: dict[str, Policy] = {"continuous": Continuous(q=8, u=12), "none": NoCheckpoint()}
 
@@ -22,7 +21,7 @@ def _run_through(query: Query, stop_at: int | None, power_fails: bool) -> tuple[
     if stop_at is not None:
         query.disk.stop_after(stop_at)
     for batch, rows in enumerate(query.case.batches):
-        parts = split(query.case, rows, query.buckets)
+        parts = query.case.split(rows, query.buckets)
         try:
             reports = query.run(batch, parts)
         except Crashed:
@@ -40,12 +39,11 @@ def _run_through(query: Query, stop_at: int | None, power_fails: bool) -> tuple[
 
 @pytest.mark.parametrize("power_fails", [False, True], ids=["kill", "power"])
 @pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES.keys())
-@pytest.mark.parametrize("window", SMALL_WINDOWS.values(), ids=SMALL_WINDOWS.keys())
+@pytest.mark.parametrize("kind", SMALL_KINDS)
 def test_stopping_at_any_operation_changes_nothing(
-    window: CountWindow | TimeWindow, policy: Policy, power_fails: bool
+    kind: str, policy: Policy, power_fails: bool
 ) -> None:
-    case = small_case(window)
-    buckets = 2 if isinstance(window, TimeWindow) else 1
+    case, buckets = small_case_of(kind), small_buckets(kind)
     operations, _ = _run_through(Query(case, SimulatedDisk(), policy, buckets), None, power_fails)
     assert operations > 40
     for stop_at in range(operations):

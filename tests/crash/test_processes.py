@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.support.compare import assert_same_rows, assert_same_states, table_states
-from tests.support.engine import split
 from tests.support.oracle import Oracle
 from tests.support.orders import (
     count_case,
@@ -110,10 +109,10 @@ def run_without_end(pipe: Pipe, place: Place, seed: float, last: int | None) -> 
     buckets = [place.bucket(number) for number in range(place.buckets)]
     rng = random.Random(seed)
     batch = max(0, min(place.logs().output(number).newest() for number in range(place.buckets)))
-    split(place.case, _endless_rows(batch), place.buckets)  # what that imports is not our subject
+    place.case.split(_endless_rows(batch), place.buckets)  # what that imports is not our subject
     pipe.send(batch)
     while last is None or batch <= last:
-        parts = split(place.case, _endless_rows(batch), place.buckets)
+        parts = place.case.split(_endless_rows(batch), place.buckets)
         for bucket, rows in zip(buckets, parts, strict=True):
             bucket.run(batch, rows)
             if rng.random() < 0.3:
@@ -167,14 +166,14 @@ def _half_changed(place: Place, last: int) -> int:
 
 def _assert_cache_is_right(place: Place, oracles: Sequence[Oracle], last: int) -> None:
     """The tables left in the cache give the state after one more batch."""
-    parts = split(place.case, timed_orders([]), place.buckets)
+    parts = place.case.split(timed_orders([]), place.buckets)
     for number, oracle in enumerate(oracles):
         bucket = place.bucket(number)
         report = bucket.run(last + 1, parts[number])
         assert report.recovery is None, "the last process left its table"
         before = place.logs().output(number).read_footer(last)[0].attributes["watermark"]
         oracle.process(last + 1, [], before, report.account.watermark)
-        table = bucket.table()
+        table = bucket.state()
         assert table is not None
         found = table_states(place.case.operator(), table)
         assert_same_states(found, oracle.open_windows(), f"bucket {number}, from the cache")
@@ -196,7 +195,7 @@ def test_many_buckets_handed_from_process_to_process_equal_the_oracle(tmp_path: 
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(serve, place)) for _ in range(processes)]
         for batch, rows in enumerate(case.batches):
-            parts = split(case, rows, buckets)
+            parts = case.split(rows, buckets)
             numbers = rng.sample(range(buckets), buckets)
             for turn in range(0, buckets, processes):
                 share = numbers[turn : turn + processes]
@@ -215,7 +214,7 @@ def test_processes_that_create_the_same_logs_at_once_agree_on_them(tmp_path: Pat
     case = count_case([[(item, 1) for item in range(40)]], size=5)
     for round_ in range(12):
         place = Place(tmp_path / f"log {round_}", case, Continuous(), 4)
-        parts = split(case, case.batches[0], 4)
+        parts = case.split(case.batches[0], 4)
         with ExitStack() as stack:
             workers = [stack.enter_context(Worker(serve, place)) for _ in range(4)]
             at = time.monotonic() + 0.05

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -68,9 +67,10 @@ class Hunt:
         if self._is_guided:
             arguments += ["--corpus", str(self._corpus)]
         child = subprocess.Popen(
+            # The directory is for `tests`. Where Trailmark is imported from, the environment says,
+            # as it does here: else another one is fuzzed than the one that tries findings again.
             [sys.executable, "-m", "tests.fuzz.child", *arguments],
             cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

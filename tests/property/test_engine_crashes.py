@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crashes import run_crash_case
+from tests.support.crashes import run_crash_case, run_pairing_case
 from tests.support.seeds import seeds
 
 _CASES = 5_000
@@ -20,3 +20,7 @@ def test_a_query_that_crashes_anywhere_gives_the_results_of_one_that_does_not(
 ) -> None:
     crashes = sum(run_crash_case(seed) for seed in group)
     assert crashes > 0 or len(group) < 10, "the crashes that were planned must happen"
+
+
+def test_an_operator_with_two_inputs_survives_the_same_crashes() -> None:
+    assert sum(run_pairing_case(seed) for seed in seeds(100)) > 0

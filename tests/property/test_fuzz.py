@@ -24,3 +24,14 @@ def test_nothing_dies_or_hangs_of_files_whose_checksums_are_right(tmp_path: Path
             f"{finding.what}\npython -m tests.fuzz {finding.path} tries it again; "
             f"TRAILMARK_SEED={seed} repeats all of it.\n{finding.trace}"
         )
+
+
+def test_the_trailmark_of_the_python_path_is_fuzzed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "other" / "trailmark"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('the other one')\n")
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    findings = Hunt(tmp_path, seed=0, is_guided=False).run(1.0, most=1)
+    assert [finding.what for finding in findings] == ["ImportError: the other one"]

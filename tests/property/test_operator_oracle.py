@@ -9,7 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.cases import Case, case_from_text
-from tests.support.checks import check_against_oracle, check_reload, check_restricted_replay
+from tests.support.checks import (
+    check_against_oracle,
+    check_fork,
+    check_reload,
+    check_restricted_replay,
+)
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import cases, random_case
 from tests.support.tables import ExactMemory, cramped
@@ -48,6 +53,15 @@ def test_footprints_of_different_batches_and_a_replay_restore_every_window(part:
         is_cramped = seed % 3 == 0
         with reported(seed, case), cramped() if is_cramped else nullcontext():
             check_restricted_replay(case, rng, ExactMemory if is_cramped else Memory)
+
+
+@pytest.mark.parametrize("origin_follows", [False, True])
+def test_a_fork_goes_on_as_the_state_would_which_stays_as_it_is(origin_follows: bool) -> None:
+    for seed in seeds(400):
+        rng = random.Random(seed)
+        case = random_case(rng)
+        with reported(seed, case), cramped() if seed % 4 == 0 else nullcontext():
+            check_fork(case, rng, origin_follows=origin_follows)
 
 
 @settings(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 
-from tests.support.oracle import Oracle
-from tests.support.plain import batch_of, plain_column
+from tests.support.compare import footprint_states, table_states
+from tests.support.oracle import Identity, Oracle, OracleOutcome, Row, place_in_order
+from tests.support.plain import batch_of, plain_column, plain_rows
 from tests.support.userfunctions import spread, trail, weighted
+from trailmark.kernel.columns import contiguous
+from trailmark.log import PortRows, Segment
 from trailmark.operators.aggregate import Aggregate, Late
-from trailmark.operators.protocol import BatchInput
+from trailmark.operators.protocol import BatchInput, State
+from trailmark.records import FrameKind
 from trailmark.windows.functions import AnyFunction, Function, UserFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
 
@@ -84,8 +90,52 @@ class Case:
         late_before = self.watermarks[batch - 1] if batch else None
         rows = self.batches[batch]
         if self.order_by:
-            rows = self.operator().arrange(rows)
+            (rows,) = self.operator().arrange(PortRows((rows,))).tables
         return BatchInput(batch, rows, late_before, self.watermarks[batch])
+
+    # As the crash harness wants it: see `tests.support.engine.CrashCase`.
+
+    def shuffled(self, rows: pa.RecordBatch, rng: random.Random) -> pa.RecordBatch:
+        places = list(range(rows.num_rows))
+        rng.shuffle(places)
+        return rows.take(pa.array(places, pa.int64()))
+
+    def split(self, rows: pa.RecordBatch, buckets: int) -> list[pa.RecordBatch]:
+        if buckets == 1:
+            return [rows]
+        keys = [tuple(row[name] for name in self.by) for row in plain_rows(rows)]
+        numbers = [crc32(repr(key).encode()) % buckets for key in keys]
+        return [
+            rows.take(pa.array([i for i, n in enumerate(numbers) if n == b], pa.int64()))
+            for b in range(buckets)
+        ]
+
+    def outcome(
+        self,
+        oracle: Oracle,
+        batch: int,
+        rows: pa.RecordBatch,
+        late_before: int | None,
+        watermark: int | None,
+    ) -> OracleOutcome:
+        return oracle.process(batch, plain_rows(rows), late_before, watermark)
+
+    def expected(self, oracle: Oracle, logged: Segment) -> OracleOutcome:
+        attributes = logged.footer.attributes
+        rows = plain_rows(contiguous(logged.rows(FrameKind.INPUT, self.operator().input_schema)))
+        places = [place_in_order(row, self.order_by) for row in rows]
+        assert places == sorted(places), f"batch {logged.batch} is logged in another order"
+        return oracle.process(
+            logged.batch, rows, attributes["late_before"], attributes["watermark"]
+        )
+
+    def footprint_states(
+        self, operator: Aggregate, footprints: pa.RecordBatch
+    ) -> dict[Identity, Row]:
+        return footprint_states(operator, footprints)
+
+    def states(self, operator: Aggregate, state: State) -> dict[Identity, Row]:
+        return table_states(operator, state)
 
     def __repr__(self) -> str:
         """Python that makes the case again; see :func:`case_from_text`."""

@@ -19,9 +19,12 @@ from tests.support.compare import (
 )
 from tests.support.oracle import Identity, Row, place_in_order
 from tests.support.plain import plain_rows
+from tests.support.tables import memory_bytes
 from trailmark.errors import ValueOverflow
 from trailmark.operators.aggregate import Aggregate
+from trailmark.operators.fork import Fork
 from trailmark.records import FOOTPRINT, KIND, NO_BATCH
+from trailmark.recovery import NoHistory
 from trailmark.state.memory import Memory
 from trailmark.state.table import Slots, StateTable
 
@@ -64,11 +67,11 @@ def check_reload(case: Case, make_memory: MakeMemory = Memory) -> None:
     table = StateTable(operator.layout, make_memory())
     for batch in range(len(case.batches)):
         operator.process(table, case.given(batch))
-    footprints = operator.snapshot(table, table.slots(), 0)
+    footprints = operator.footprints(table, table.slots(), 0)
     loaded = StateTable(operator.layout, make_memory())
     stamped = footprints.append_column(FOOTPRINT, pa.array([0] * footprints.num_rows, pa.int64()))
     operator.load(loaded, stamped, "reload")
-    again = operator.snapshot(loaded, loaded.slots(), 0)
+    again = operator.footprints(loaded, loaded.slots(), 0)
     assert again.schema == footprints.schema
     assert again.num_rows == table.open_windows
     assert_same_states(
@@ -91,7 +94,7 @@ class EventualCheckpoint:
         most = self._rng.choice((0, 0, 1, 2, 5, 1000))
         checked = table.take_oldest(batch, batch, most)
         slots = np.concatenate([opened, bare, checked])
-        footprints = self._operator.snapshot(table, slots, len(slots) - len(checked))
+        footprints = self._operator.footprints(table, slots, len(slots) - len(checked))
         kinds = footprints.column(KIND).to_pylist()
         assert kinds == [0] * (len(slots) - len(checked)) + [1] * len(checked)
         self._logged[batch] = footprints
@@ -138,3 +141,32 @@ def check_restricted_replay(
             assert_same_states(
                 table_states(operator, table), oracle.open_windows(), f"after batch {batch}"
             )
+
+
+def check_fork(case: Case, rng: random.Random, *, origin_follows: bool) -> None:
+    """A fork made at any batch goes on as the state would, which does not notice; nor does the fork
+    notice when the state comes after it."""
+    operator, oracle = case.operator(), case.oracle()
+    origin = StateTable(operator.layout, Memory())
+    begin = rng.randrange(len(case.batches) + 1)
+    for batch in range(begin):
+        given = case.given(batch)
+        oracle.process(batch, plain_rows(given.rows), given.late_before, given.watermark)
+        operator.process(origin, given)
+    before = memory_bytes(origin.memory)
+    fork = Fork(operator, origin, NoHistory())
+    caught_up = begin
+    for batch in range(begin, len(case.batches)):
+        given = case.given(batch)
+        expected = oracle.process(batch, plain_rows(given.rows), given.late_before, given.watermark)
+        assert_same_outcome(fork.process(given), expected, oracle, f"fork, batch {batch}")
+        while origin_follows and caught_up <= batch and rng.random() < 0.6:
+            operator.process(origin, case.given(caught_up))
+            caught_up += 1
+        states = oracle.open_windows()
+        own = table_states(operator, fork.state)
+        wanted = {identity: states[identity] for identity in own}
+        assert_same_states(own, wanted, f"fork after batch {batch}")
+    fork.close()
+    if caught_up == begin:
+        assert memory_bytes(origin.memory) == before, "the state has changed"

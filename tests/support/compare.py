@@ -17,7 +17,7 @@ from tests.support.folds import unscaled
 from tests.support.oracle import Identity, Oracle, OracleOutcome, Row
 from tests.support.plain import plain_rows
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import Outcome
+from trailmark.operators.protocol import Outcome, State
 from trailmark.records import KIND, START
 from trailmark.state.table import StateTable
 
@@ -89,9 +89,10 @@ def footprint_states(operator: Aggregate, footprints: pa.RecordBatch) -> dict[Id
     return states
 
 
-def table_states(operator: Aggregate, table: StateTable) -> dict[Identity, Row]:
+def table_states(operator: Aggregate, table: State) -> dict[Identity, Row]:
     """The open windows of a table, as the oracle describes them."""
-    footprints = operator.snapshot(table, table.slots(), 0)
+    assert isinstance(table, StateTable)
+    footprints = operator.footprints(table, table.slots(), 0)
     footprints.validate(full=True)
     return footprint_states(operator, footprints)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from unittest import mock
 
 from tests.support.disk import SimulatedDisk
-from tests.support.engine import CrashPlan, Judge, Query
+from tests.support.engine import CrashCase, CrashPlan, Judge, Query
 from tests.support.leaps import JumpingWall, LeapingClock
+from tests.support.pairing import random_pairing
 from tests.support.policies import random_policy
 from tests.support.rooms import small_rooms
 from tests.support.seeds import reported
@@ -38,7 +39,16 @@ def _room(rng: random.Random) -> int:
 def run_crash_case(seed: int) -> int:
     """Runs it to the end and compares with the oracle; returns how often it crashed."""
     rng = random.Random(seed)
-    case = random_case(rng)
+    return _run(seed, random_case(rng), rng)
+
+
+def run_pairing_case(seed: int) -> int:
+    """The same for an operator with two inputs."""
+    rng = random.Random(seed)
+    return _run(seed, random_pairing(rng), rng)
+
+
+def _run(seed: int, case: CrashCase, rng: random.Random) -> int:
     with ExitStack() as stack:
         stack.enter_context(reported(seed, case))
         if rng.random() < 0.5:

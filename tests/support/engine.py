@@ -7,27 +7,64 @@ batch may be delivered again in another order, and whichever order was logged fi
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from zlib import crc32
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tests.support.cases import Case
-from tests.support.compare import assert_same_rows, assert_same_states, table_states
+from tests.support.compare import assert_same_rows, assert_same_states
 from tests.support.disk import Crashed, SimulatedDisk
-from tests.support.oracle import Oracle, OracleOutcome, place_in_order
-from tests.support.plain import plain_rows
+from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import BatchReport, Bucket, OperatorLogs
-from trailmark.log import Clock, MonotonicClock, Segment, wall_clock_us
-from trailmark.operators.aggregate import Aggregate
+from trailmark.log import Clock, MonotonicClock, PortRows, Segment, wall_clock_us
+from trailmark.operators.protocol import AnyOperator
 from trailmark.records import FrameKind
 from trailmark.settings import LogSettings
 from trailmark.state.cache import StateCache
+
+
+class CrashCase(Protocol):
+    """An operator of any kind, its oracle, and the batches that it is given."""
+
+    @property
+    def batches(self) -> Sequence[Any]:
+        """Rows, as `Bucket.run` takes them."""
+
+    def operator(self) -> AnyOperator:
+        """A new one, as a new process has it."""
+
+    def oracle(self) -> Any:
+        """Who judges the operator; it has ``published`` and ``open_windows``."""
+
+    def shuffled(self, rows: Any, rng: random.Random) -> Any:
+        """The rows of a batch in another order, as they come after a crash."""
+
+    def split(self, rows: Any, buckets: int) -> Sequence[Any]:
+        """Rows by bucket: equal keys go to the same one, in the order they came."""
+
+    def outcome(
+        self, oracle: Any, batch: int, rows: Any, late_before: int | None, watermark: int | None
+    ) -> OracleOutcome:
+        """What the oracle makes of a batch, given in the order in which its rows count."""
+
+    def expected(self, oracle: Any, logged: Segment) -> OracleOutcome:
+        """What the oracle makes of a batch, as its input is logged."""
+
+    def footprint_states(self, operator: Any, footprints: pa.RecordBatch) -> dict[Identity, Row]:
+        """The pieces that footprints are of, in their order, as the oracle describes them."""
+
+    def states(self, operator: Any, state: Any) -> dict[Identity, Row]:
+        """The pieces of a state, as the oracle describes them."""
+
+
+def by_port(rows: Any) -> PortRows:
+    """Rows of a case, whatever number of ports its operator has."""
+    return rows if isinstance(rows, PortRows) else PortRows((rows,))
 
 
 class StepClock:
@@ -46,7 +83,7 @@ class StepClock:
 class Query:
     """All buckets of an operator, in one process after another."""
 
-    case: Case
+    case: CrashCase
     disk: SimulatedDisk
     policy: Policy
     buckets: int = 1
@@ -66,7 +103,7 @@ class Query:
         """The logs as a new process finds them."""
         return self._logs_of(self._operator)
 
-    def _logs_of(self, operator: Aggregate) -> OperatorLogs:
+    def _logs_of(self, operator: AnyOperator) -> OperatorLogs:
         return OperatorLogs(
             self.disk.storage(self.settings.durability),
             operator,
@@ -97,7 +134,7 @@ class Query:
             ]
         return self._open
 
-    def run(self, batch: int, parts: list[pa.RecordBatch]) -> list[BatchReport]:
+    def run(self, batch: int, parts: Sequence[Any]) -> list[BatchReport]:
         return [bucket.run(batch, rows) for bucket, rows in zip(self.open(), parts, strict=True)]
 
     def stop(self) -> None:
@@ -108,22 +145,10 @@ class Query:
         self._open = None
 
 
-def split(case: Case, rows: pa.RecordBatch, buckets: int) -> list[pa.RecordBatch]:
-    """Rows by bucket: equal keys go to the same one, in the order they came."""
-    if buckets == 1:
-        return [rows]
-    keys = [tuple(row[name] for name in case.by) for row in plain_rows(rows)]
-    numbers = [crc32(repr(key).encode()) % buckets for key in keys]
-    return [
-        rows.take(pa.array([i for i, n in enumerate(numbers) if n == b], pa.int64()))
-        for b in range(buckets)
-    ]
-
-
 class Judge:
     """Compares what a query did, batch by batch, with the oracle on the logged input."""
 
-    def __init__(self, case: Case, buckets: int) -> None:
+    def __init__(self, case: CrashCase, buckets: int) -> None:
         self._case = case
         self._operator = case.operator()
         self._oracles = [case.oracle() for _ in range(buckets)]
@@ -146,31 +171,22 @@ class Judge:
     def _expected(self, number: int, batch: int, logged: Segment) -> OracleOutcome:
         key = (number, batch)
         if key not in self._outcomes:
-            attributes = logged.footer.attributes
-            rows = plain_rows(_one(logged.table(FrameKind.INPUT)))
-            places = [place_in_order(row, self._case.order_by) for row in rows]
-            assert places == sorted(places), f"batch {batch} is logged in another order"
-            self._outcomes[key] = self._oracles[number].process(
-                batch,
-                rows,
-                attributes["late_before"],
-                attributes["watermark"],
-            )
+            self._outcomes[key] = self._case.expected(self._oracles[number], logged)
         return self._outcomes[key]
 
     def check_state(self, query: Query, after: str) -> None:
         """The state that the buckets hold is that of the oracle, bit for bit."""
         for number, bucket in enumerate(query.open()):
-            table = bucket.table()
-            if table is None:
+            state = bucket.state()
+            if state is None:
                 continue
-            found = table_states(self._operator, table)
+            found = self._case.states(self._operator, state)
             assert_same_states(found, self._oracles[number].open_windows(), f"state {after}")
 
     def outcome(self, number: int, batch: int) -> OracleOutcome:
         return self._outcomes[number, batch]
 
-    def oracle(self, number: int) -> Oracle:
+    def oracle(self, number: int) -> Any:
         return self._oracles[number]
 
 
@@ -193,7 +209,7 @@ class CrashPlan:
         crashes = 0
         for batch, rows in enumerate(query.case.batches):
             while True:
-                parts = split(query.case, self._deliver(rows), query.buckets)
+                parts = query.case.split(self._deliver(query.case, rows), query.buckets)
                 if self.rng.random() < self.crash_chance:
                     query.disk.stop_after(self.rng.randrange(self.most_operations))
                 try:
@@ -211,16 +227,14 @@ class CrashPlan:
             if self.rng.random() < 0.2:
                 query.stop()
             elif self.rng.random() < 0.1:
-                again = query.run(batch, split(query.case, self._deliver(rows), query.buckets))
+                parts = query.case.split(self._deliver(query.case, rows), query.buckets)
+                again = query.run(batch, parts)
                 assert all(report.was_logged for report in again)
                 judge.check(query, batch, again)
         return crashes
 
-    def _deliver(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        order = list(range(rows.num_rows))
-        if self.rng.random() < 0.5:
-            self.rng.shuffle(order)
-        return rows.take(pa.array(order, pa.int64()))
+    def _deliver(self, case: CrashCase, rows: Any) -> Any:
+        return case.shuffled(rows, self.rng) if self.rng.random() < 0.5 else rows
 
     def _restart(self, query: Query) -> None:
         query.stop()

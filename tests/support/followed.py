@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-
-from tests.support.cases import Case
 from tests.support.disk import SimulatedDisk
-from tests.support.engine import Judge, Query, split
+from tests.support.engine import CrashCase, Judge, Query
 from tests.support.recount import Recount, Standing
 from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.policy import Policy
@@ -23,7 +21,7 @@ class Followed:
 
     def __init__(
         self,
-        case: Case,
+        case: CrashCase,
         policy: Policy,
         *,
         buckets: int = 1,
@@ -34,7 +32,7 @@ class Followed:
         self.disk = SimulatedDisk() if disk is None else disk
         self.query = Query(case, self.disk, policy, buckets, cache_root)
         self.judge = Judge(case, buckets)
-        self.recounts = [Recount(case.operator()) for _ in range(buckets)]
+        self.recounts = [Recount(case) for _ in range(buckets)]
         self.next_batch = 0
 
     def step(self) -> list[BatchReport]:
@@ -50,8 +48,8 @@ class Followed:
         self.next_batch += 1
         return reports
 
-    def parts(self, batch: int) -> list[pa.RecordBatch]:
-        return split(self.case, self.case.batches[batch], self.query.buckets)
+    def parts(self, batch: int) -> Sequence[Any]:
+        return self.case.split(self.case.batches[batch], self.query.buckets)
 
     def steps(self) -> Iterator[list[BatchReport]]:
         """Runs all batches that are left."""

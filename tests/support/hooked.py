@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support.cases import Case
+from tests.support.engine import CrashCase
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.protocol import BatchInput, Outcome
 from trailmark.state.table import StateTable
@@ -19,12 +20,13 @@ class HookedAggregate(Aggregate):
 
     def __init__(
         self,
-        case: Case,
+        case: CrashCase,
         *,
         before: Callable[[], None] = _nothing,
         after: Callable[[], None] = _nothing,
         on_replay: Callable[[int], None] | None = None,
     ) -> None:
+        assert isinstance(case, Case), "the hooks are those of an aggregate"
         super().__init__(**case.arguments())
         self._before = before
         self._after = after

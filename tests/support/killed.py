@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.support.cases import Case
-from tests.support.engine import split
 from tests.support.orders import orders, random_timed_orders, timed_orders
 from tests.support.processes import Pipe, Place
 from trailmark.log import LocalStorage, Part
@@ -46,7 +45,7 @@ def run_on(pipe: Pipe, place: Place, seed: int, last: int | None) -> None:
     buckets = [place.bucket(number) for number in range(place.buckets)]
     batch = next_batch(place)
     while last is None or batch <= last:
-        parts = split(place.case, rows_of(place.case, batch), place.buckets)
+        parts = place.case.split(rows_of(place.case, batch), place.buckets)
         pipe.send(batch)
         for bucket, rows in zip(buckets, parts, strict=True):
             bucket.run(batch, rows)

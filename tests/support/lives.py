@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 
 from tests.support.compare import assert_same_rows
 from tests.support.disk import SimulatedDisk
-from tests.support.engine import Query, split
-from tests.support.plain import plain_rows
-from tests.support.small import SMALL_WINDOWS, small_case
+from tests.support.engine import Query
+from tests.support.small import small_buckets, small_case_of
 from tests.support.verdict import assert_logs_are_right, assert_state_is_right, watermarks
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
 from trailmark.engine import BatchReport
 from trailmark.errors import StorageError
-from trailmark.windows.spec import TimeWindow
 
 _BATCHES = 3
 
@@ -37,7 +35,7 @@ class Life:
         yield self._repair
 
     def _run(self, batch: int, number: int) -> None:
-        rows = split(self.query.case, self.query.case.batches[batch], self.query.buckets)[number]
+        rows = self.query.case.split(self.query.case.batches[batch], self.query.buckets)[number]
         self.answers[batch, number] = self.query.open()[number].run(batch, rows)
 
     def _merge(self, up_to: int) -> None:
@@ -58,28 +56,25 @@ class Life:
 
     def check(self) -> None:
         """Everything is as if nothing had happened."""
-        query = self.query
-        oracles = assert_logs_are_right(query, query.case.batches)
+        query, case = self.query, self.query.case
+        oracles = assert_logs_are_right(query, case.batches)
         for number, oracle in enumerate(oracles):
             assert_state_is_right(query, number, oracle, _BATCHES - 1)
-        marks = watermarks(query, query.case.batches)
+        marks = watermarks(query, case.batches)
         for number in range(query.buckets):
-            oracle = query.case.oracle()
-            for batch, rows in enumerate(query.case.batches):
-                part = split(query.case, rows, query.buckets)[number]
+            oracle = case.oracle()
+            for batch, rows in enumerate(case.batches):
+                part = case.split(rows, query.buckets)[number]
                 before = marks[batch - 1] if batch else None
-                outcome = oracle.process(batch, plain_rows(part), before, marks[batch])
+                outcome = case.outcome(oracle, batch, part, before, marks[batch])
                 found = self.answers[batch, number].results
                 assert_same_rows(found, oracle.published(outcome.results), f"batch {batch}")
 
 
 def life_of(kind: str, disk: SimulatedDisk) -> Life:
-    """The life of a query with one of the `SMALL_WINDOWS`."""
-    window = SMALL_WINDOWS[kind]
-    is_timed = isinstance(window, TimeWindow)
-    policy: Policy = NoCheckpoint() if is_timed else Continuous(q=8, u=12)
-    buckets = 2 if is_timed else 1
-    return Life(Query(small_case(window, _BATCHES), disk, policy, buckets))
+    """The life of a query of one of the `SMALL_KINDS`."""
+    policy: Policy = NoCheckpoint() if kind == "time" else Continuous(q=8, u=12)
+    return Life(Query(small_case_of(kind, _BATCHES), disk, policy, small_buckets(kind)))
 
 
 def assert_nothing_is_half_done(life: Life) -> None:

@@ -26,7 +26,7 @@ from trailmark.checkpoint.policy import Policy
 from trailmark.engine import Bucket, OperatorLogs
 from trailmark.errors import TrailmarkError
 from trailmark.log import LocalStorage, Part
-from trailmark.operators.protocol import Operator
+from trailmark.operators.protocol import AnyOperator
 from trailmark.settings import LogSettings
 from trailmark.state.cache import StateCache
 
@@ -61,7 +61,7 @@ class Place:
         self,
         number: int = 0,
         *,
-        operator: Operator | None = None,
+        operator: AnyOperator | None = None,
         storage: LocalStorage | None = None,
     ) -> Bucket:
         return Bucket(

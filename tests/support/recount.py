@@ -7,14 +7,14 @@ found by looking at every row of every segment, with the oracle saying which win
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from tests.support.compare import footprint_states
-from tests.support.oracle import Identity, Oracle
+from tests.support.engine import CrashCase
+from tests.support.oracle import Identity
 from trailmark.checkpoint.account import Account
 from trailmark.log import Segment
-from trailmark.operators.aggregate import Aggregate
 from trailmark.records import KIND, NO_BATCH, FootprintKind, FrameKind
 
 #: What a recovery of the state reads; late rows are for users only.
@@ -52,8 +52,9 @@ class Standing:
 class Recount:
     """Follows one bucket from its first batch on."""
 
-    def __init__(self, operator: Aggregate, first_batch: int = 0) -> None:
-        self._operator = operator
+    def __init__(self, case: CrashCase, first_batch: int = 0) -> None:
+        self._case = case
+        self._operator = case.operator()
         self._first_batch = first_batch
         self._records: dict[int, int] = {}
         self._tuples: dict[int, int] = {}
@@ -62,11 +63,12 @@ class Recount:
         self.footprints: list[LoggedFootprint] = []
         self._ages: dict[int, dict[Identity, int]] = {}
 
-    def add(self, inputs: Segment, output: Segment, oracle: Oracle) -> None:
+    def add(self, inputs: Segment, output: Segment, oracle: Any) -> None:
         """Takes the next batch in; the oracle has processed it."""
         batch = output.batch
         assert batch == max(self.open_after) + 1
-        self._tuples[batch] = _rows(inputs, FrameKind.INPUT)
+        ports = range(len(self._operator.ports))
+        self._tuples[batch] = sum(_rows(inputs, FrameKind.of_port(port)) for port in ports)
         self._records[batch] = sum(_rows(output, kind) for kind in _RECORDS)
         self.open_after[batch] = {
             identity: int(state["$opened"]) for identity, state in oracle.open_windows().items()
@@ -79,7 +81,7 @@ class Recount:
             return []
         rows: pa.RecordBatch = table.combine_chunks().to_batches()[0]
         kinds = rows.column(KIND).to_pylist()
-        states = footprint_states(self._operator, rows)
+        states = self._case.footprint_states(self._operator, rows)
         return [
             LoggedFootprint(output.batch, identity, state["$opened"], FootprintKind(kind))
             for (identity, state), kind in zip(states.items(), kinds, strict=True)

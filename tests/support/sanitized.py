@@ -44,7 +44,7 @@ def main() -> None:
     chosen = parser.parse_args()
     _stand_in(chosen.library)
 
-    from tests.support.checks import check_against_oracle, check_restricted_replay
+    from tests.support.checks import check_against_oracle, check_fork, check_restricted_replay
     from tests.support.strategies import random_case
     from tests.support.tables import ExactMemory, cramped
     from trailmark.kernel.fingerprints import fingerprint
@@ -61,6 +61,7 @@ def main() -> None:
             fingerprint(_nested(rng))
             check_against_oracle(case, ExactMemory)
             check_restricted_replay(random_case(rng), rng, ExactMemory)
+            check_fork(random_case(rng), rng, origin_follows=seed % 2 == 0)
     print("done", flush=True)
 
 

@@ -9,8 +9,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.cases import Case
-
 
 def seeds(count: int) -> range:
     first = int(os.environ.get("TRAILMARK_SEED", "0"))
@@ -18,7 +16,7 @@ def seeds(count: int) -> range:
 
 
 @contextmanager
-def reported(seed: int, case: Case) -> Iterator[None]:
+def reported(seed: int, case: object) -> Iterator[None]:
     """Prints beside a failure what is needed to see it again."""
     try:
         yield

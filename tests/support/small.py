@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tests.support.cases import Case
+from tests.support.engine import CrashCase
+from tests.support.pairing import PairingCase, port_rows
 from trailmark.windows import functions as f
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
 
@@ -37,3 +39,30 @@ SMALL_WINDOWS: dict[str, Window] = {
     "gapped": CountWindow(2, 5),
     "time": TimeWindow("time", 8 * _SECOND, 4 * _SECOND, 3 * _SECOND),
 }
+
+#: Those windows, and an operator that is no aggregate.
+SMALL_KINDS = (*SMALL_WINDOWS, "pairing")
+
+
+def small_case_of(kind: str, batches: int = 4) -> CrashCase:
+    """The small case of one of the `SMALL_KINDS`."""
+    return small_pairing(batches) if kind == "pairing" else small_case(SMALL_WINDOWS[kind], batches)
+
+
+def small_buckets(kind: str) -> int:
+    """Two where there is a watermark, which buckets have to find out together."""
+    return 2 if kind in ("time", "pairing") else 1
+
+
+def small_pairing(batches: int = 4) -> PairingCase:
+    """Three keys; some are forgotten and come again, some stay, and some have nothing to pair."""
+    made = []
+    for batch in range(batches):
+        placed = []
+        for place in range(7):
+            port = (place + batch) % 3 % 2
+            at = (10 * batch + place * (-1) ** place) * _SECOND
+            value = {("left", "right")[port]: 10 * batch + place}
+            placed.append((port, {"key": (batch + place) * place % 3, "at": max(0, at), **value}))
+        made.append(port_rows(placed))
+    return PairingCase((3 * _SECOND, 0), tuple(made))

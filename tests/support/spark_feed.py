@@ -19,6 +19,7 @@ from tests.support.plain import plain_rows
 from trailmark.kernel.columns import contiguous
 from trailmark.log import LocalStorage, OperatorMeta, Segment, StreamLog, read_meta
 from trailmark.operators.aggregate import Late
+from trailmark.operators.kinds import form_of
 from trailmark.records import FrameKind, Stream
 from trailmark.recovery import batch_input
 from trailmark.windows.functions import AnyFunction
@@ -123,10 +124,10 @@ def expected_rows(
     """What the oracle makes of the logged input, batch by batch and bucket by bucket."""
     expected: Rows = Counter()
     for segments in logged_segments(path, Stream.INPUT):
-        schema = meta_of(path).input_schema
-        oracle = Oracle(schema, by=by, window=window, values=values, late=late)
+        ports = form_of(meta_of(path)).ports
+        oracle = Oracle(ports[0].schema, by=by, window=window, values=values, late=late)
         for segment in segments:
-            given = batch_input(segment, schema)
+            given = batch_input(segment, ports)
             rows = plain_rows(given.rows)
             outcome = oracle.process(given.batch, rows, given.late_before, given.watermark)
             expected.update(map(_with_window, oracle.published(outcome.results)))

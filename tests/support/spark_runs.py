@@ -291,10 +291,13 @@ class Round:
 
 
 def _environment() -> dict[str, str]:
+    # Executors start elsewhere and need the tests, too; the rest of the path may say which
+    # Trailmark is tested.
+    path = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(_REPOSITORY),
+        "PYTHONPATH": os.pathsep.join(path),
         "SPARK_HOME": os.path.dirname(pyspark.__file__),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
 from tests.support.spark_query import Config, meet_traps, open_session, run_to_end, say
+from trailmark.spark.sessions import add_listener
 
 COLUMNS = "id bigint, key int, time timestamp"
 RESULTS = "key int, n bigint, total bigint"
@@ -134,10 +136,17 @@ def start(spark: SparkSession, step: Step) -> StreamingQuery:
 class _Follower(StreamingQueryListener):
     """Says which batches are through."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        say(f"batch {event.progress.name} {event.progress.batchId}")
+    def __init__(self) -> None:
+        self._names: dict[UUID, str | None] = {}
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._names[event.id] = event.name
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self.onBatch(event.progress.id, event.progress.runId, event.progress.batchId)
+
+    def onBatch(self, query_id: UUID, run: UUID, batch: int) -> None:
+        say(f"batch {self._names[query_id]} {batch}")
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
 
@@ -148,7 +157,8 @@ def main(path: str) -> int:
     config = StepsConfig.read(Path(path))
     spark = open_session(Config(config.master, config.scratch, [], config.conf))
     tm.listen(spark)
-    spark.streams.addListener(_Follower())
+    follower = _Follower()
+    add_listener(spark, follower, follower.onBatch)
     all_end = all(step.ends for step in config.steps)
     turns = [[step] for step in config.steps] if all_end else [config.steps]
     went_well = all(

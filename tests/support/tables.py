@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trailmark.kernel import scratch as scratch_module
 from trailmark.kernel.library import SLOT_HEADER, address
-from trailmark.operators import assign
+from trailmark.operators.aggregate import assign
 from trailmark.state import table as table_module
 from trailmark.state.memory import Memory, Region
 from trailmark.state.table import StateTable
@@ -75,3 +75,8 @@ def cramped() -> Iterator[None]:
         mock.patch.object(scratch_module, "_MOST_BYTES", -1),
     ):
         yield
+
+
+def memory_bytes(memory: Memory) -> list[bytes]:
+    """All that a memory holds."""
+    return [region.bytes.tobytes() for region in memory._regions]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
+from tests.support.followed import Followed
+from tests.support.orders import count_case, random_orders
 from tests.support.reseal import Opened, open_pack, open_segment
+from trailmark.checkpoint.policy import Continuous
 from trailmark.log import Storage
 
 #: What may be new about a segment, and what is said about it.
@@ -12,6 +16,15 @@ NEWS: dict[str, tuple[Callable[[Opened], Opened], str]] = {
     "a version": (lambda opened: opened.of_version(3), "version 3 of the log format"),
     "a kind": (lambda opened: opened.with_unknown_kind(), "Frames of kind 'sketches'"),
 }
+
+
+def ended_query(batches: int) -> Followed:
+    """A query that has ended, with so many batches in its logs."""
+    orders = random_orders(random.Random(2), batches=batches, rows=30, items=20)
+    run = Followed(count_case(orders), Continuous(q=30))
+    run.run()
+    run.query.stop()
+    return run
 
 
 def renew_segment(storage: Storage, path: str, news: str) -> bytes:

@@ -122,9 +122,9 @@ class WorkedAggregate(Aggregate):
         self._work.spend(self._costs.load * footprints.num_rows)
         super().load(table, footprints, where)
 
-    def snapshot(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
+    def footprints(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
         self._work.spend(self._costs.footprint * len(slots))
-        return super().snapshot(table, slots, opened)
+        return super().footprints(table, slots, opened)
 
 
 @dataclass(repr=False)
@@ -180,7 +180,7 @@ class Counted(Worked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.recount = Recount(self.case.operator())
+        self.recount = Recount(self.case)
         self._oracle = self.case.oracle()
 
     def step(self) -> BatchReport:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.cases import Case
-from tests.support.engine import split
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.processes import Place
 from trailmark.checkpoint.policy import Continuous, Policy
@@ -77,7 +76,7 @@ def write_logs(
             for bucket in open_buckets:
                 bucket.close()
             open_buckets = [place.bucket(number) for number in range(buckets)]
-        parts = split(case, rows, buckets)
+        parts = case.split(rows, buckets)
         reports.append(
             [bucket.run(batch, part) for bucket, part in zip(open_buckets, parts, strict=True)]
         )

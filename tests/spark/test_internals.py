@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
@@ -21,11 +21,14 @@ from tests.support.spark_streams import add, follow
 from trailmark.errors import SettingError
 from trailmark.spark.internals import (
     StreamSource,
+    as_streaming,
     checkpoint_of,
     driver_directory,
     stream_sources,
+    tell_briefly,
     wait_for_events,
 )
+from trailmark.spark.listener import TrailmarkListener
 from trailmark.spark.sessions import _PROPERTY, attend_queries
 
 _GIVEN: dict[str, Any] = {
@@ -101,6 +104,34 @@ class _Told(StreamingQueryListener):
         """Not asked for."""
 
 
+@pytest.mark.parametrize("is_brief", [True, False], ids=["brief", "whole"])
+def test_listeners_do_not_wait_for_what_they_do_not_look_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_brief: bool
+) -> None:
+    """``JStreamingQueryListener`` and ``_jlistenerobj``. Without them, every event is made into
+    Python objects, with hundreds of calls into the JVM."""
+    feed = Feed(spark, tmp_path / "in", "id int")
+    feed.add(*(pa.table({"id": pa.array([n], pa.int32())}) for n in range(3)))
+    stream = tm.aggregate(feed.stream(), path=tmp_path / "log", **_GIVEN)
+    whole, made = QueryProgressEvent.fromJObject, []
+
+    def counted(event: Any) -> QueryProgressEvent:
+        made.append(event)
+        return whole(event)
+
+    monkeypatch.setattr(QueryProgressEvent, "fromJObject", counted)
+    if not is_brief:
+        monkeypatch.setattr("trailmark.spark.sessions.tell_briefly", lambda *_: None)
+    listener = tm.listen(spark)
+    try:
+        Query(tmp_path).run(stream)
+        assert wait_for_events(spark, 30_000)
+    finally:
+        spark.streams.removeListener(listener)
+    assert [progress.batch for _, progress in listener.progress] == [0, 1, 2]
+    assert len(made) == (0 if is_brief else 3)
+
+
 class _Gone:
     """A JVM object of another Spark, which lacks what is asked for."""
 
@@ -163,6 +194,9 @@ def test_another_version_without_these_names_is_no_reason_to_fail(
     stream = Feed(spark, tmp_path / "in", "id bigint").stream()
     monkeypatch.setattr(type(spark.sparkContext), "_jvm", None)
     assert driver_directory(spark) is None
+    listener = TrailmarkListener()
+    tell_briefly(spark, listener, listener.onBatch)
+    assert not hasattr(listener, "_jlistenerobj")
     monkeypatch.undo()
 
     class Renamed:
@@ -171,3 +205,23 @@ def test_another_version_without_these_names_is_no_reason_to_fail(
 
     monkeypatch.setattr(stream, "_jdf", Renamed())
     assert stream_sources(stream) == []
+
+
+def test_literals_can_be_made_a_stream_that_is_no_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """``LocalRelation.isStreaming``, and the classic ``Dataset.ofRows``."""
+    rows = as_streaming(spark.sql("SELECT * FROM VALUES (7), (8) AS made(id)"))
+    assert rows.isStreaming
+    feed = Feed(spark, tmp_path / "in", "id int")
+    feed.add(*(pa.table({"id": pa.array([n], pa.int32())}) for n in range(2)))
+    query = Query(tmp_path)
+    assert len(query.run(feed.stream().union(rows))) == 2, "it asks for no batch of its own"
+    assert sorted(query.rows(spark).elements()) == [(0,), (1,), (7,), (7,), (8,), (8,)]
+
+
+def test_a_spark_whose_planner_is_another_is_refused_by_name(spark: SparkSession) -> None:
+    with pytest.raises(SettingError, match="cannot send a row to every bucket") as refused:
+        as_streaming(spark.range(3))  # no literals
+    assert spark.version in refused.value.what
+    assert refused.value.fix.startswith("Use a newer Trailmark")

@@ -16,8 +16,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from trailmark.spark.internals import as_streaming
 from trailmark.spark.received import ControlKeys
 
 #: With so many keys per bucket, the chance that a bucket gets none is below 1 in 10^15.
@@ -56,7 +56,7 @@ def control_rows(stream: DataFrame, keys: list[spark.StructField], found: Contro
         for f in stream.schema
     ]
     rows = rows.select(*columns)
-    return _as_streaming(rows) if stream.isStreaming else rows
+    return as_streaming(rows) if stream.isStreaming else rows
 
 
 def named(column: str) -> Column:
@@ -99,15 +99,3 @@ def _as_key(kind: spark.DataType) -> Column:
     if isinstance(kind, spark.TimestampNTZType):
         return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, number)")
     return F.col("number")
-
-
-def _as_streaming(rows: DataFrame) -> DataFrame:
-    """The same rows in every micro-batch. PySpark has no name for this, the engine below has."""
-    session = rows.sparkSession
-    plan = rows._jdf.queryExecution().optimizedPlan()
-    assert plan.nodeName() == "LocalRelation", plan.toString()
-    rest = [getattr(plan, f"copy$default${n}")() for n in range(4, plan.productArity() + 1)]
-    streaming = plan.copy(plan.output(), plan.data(), True, *rest)
-    jvm: Any = session.sparkContext._jvm
-    dataset = jvm.org.apache.spark.sql.classic.Dataset
-    return ClassicDataFrame(dataset.ofRows(session._jsparkSession, streaming), session)

@@ -154,7 +154,11 @@ class TrailmarkListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Spark has committed a batch."""
         done = event.progress
-        for path, found in _followed.progress(done.id, done.runId, int(done.batchId)):
+        self.onBatch(done.id, done.runId, int(done.batchId))
+
+    def onBatch(self, query_id: UUID, run: UUID, batch: int) -> None:
+        """The same, from an event that was not read further."""
+        for path, found in _followed.progress(query_id, run, batch):
             self.progress.append((path, found))
             self.recoveries.extend((path, recovery) for recovery in found.recoveries)
             if self._on_progress is not None:
@@ -182,7 +186,7 @@ def listen(spark: SparkSession, on_progress: OnProgress | None = None) -> Trailm
     ...     print(path, recovery)
     """
     listener = TrailmarkListener(on_progress)
-    add_listener(spark, listener)
+    add_listener(spark, listener, on_batch=listener.onBatch)
     for query in spark.streams.active:
         _followed.begin(UUID(query.id), UUID(query.runId))
     return listener

@@ -29,7 +29,13 @@ from pyspark.sql.streaming.listener import (
 
 from trailmark.engine.spark_commits import record_checkpoint
 from trailmark.log import Storage
-from trailmark.spark.internals import checkpoint_of, is_running, wait_for_events
+from trailmark.spark.internals import (
+    OnBatch,
+    checkpoint_of,
+    is_running,
+    tell_briefly,
+    wait_for_events,
+)
 
 _log = logging.getLogger("trailmark")
 
@@ -50,15 +56,18 @@ def attend_queries(spark: SparkSession) -> None:
     """Attends to the queries that a session starts from now on; once is enough."""
     if spark not in _sessions:
         _sessions.add(spark)
-        add_listener(spark, _Attendant(spark))
+        add_listener(spark, _Attendant(spark), on_batch=None)
 
 
-def add_listener(spark: SparkSession, listener: StreamingQueryListener) -> None:
-    """Adds a listener to a session, until Python ends.
+def add_listener(
+    spark: SparkSession, listener: StreamingQueryListener, on_batch: OnBatch | None
+) -> None:
+    """Adds a listener to a session, until Python ends; ``on_batch`` is told of batches for it.
 
     A script that ends has not heard of its last batch yet. So it waits for that. Then the listener
     goes: Spark lives on for a moment, and would complain at length of one that does not answer.
     """
+    tell_briefly(spark, listener, on_batch)
     spark.streams.addListener(listener)
     _listeners[:] = [each for each in _listeners if is_running(each[0])]
     _listeners.append((spark, listener))

@@ -51,7 +51,7 @@ def _demonstrate(options: argparse.Namespace) -> bool:
     workload = Workload(options.files, options.orders_per_file, options.items)
     with (
         _directory("trailmark-demo-", keep=options.keep) as root,
-        _directory("trailmark-demo-cache-", within=_shared_memory()) as cache,
+        _directory(f"trailmark-demo-cache-{os.getpid()}-", within=_shared_memory()) as cache,
     ):
         return demonstrate(workload, root, cache, options.recover_within, options.picture)
 

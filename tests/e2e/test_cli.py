@@ -15,7 +15,6 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.support.engine import split
 from tests.support.processes import Pipe, Place, Worker
 from tests.support.stored import ROWS, rows_of, stored_at
 from tests.support.written import Written, count_orders, time_orders, write_logs
@@ -156,7 +155,7 @@ def _write_on(pipe: Pipe, place: Place, first: int) -> None:
     until = pipe.recv()
     while batch < until:
         rows = place.case.batches[batch % len(place.case.batches)]
-        for bucket, part in zip(buckets, split(place.case, rows, place.buckets), strict=True):
+        for bucket, part in zip(buckets, place.case.split(rows, place.buckets), strict=True):
             bucket.run(batch, part)
         batch += 1
         time.sleep(0.01)

@@ -43,8 +43,10 @@ def _start(tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
-def _caches() -> set[Path]:
-    return set(_SHARED.glob("trailmark-demo-cache-*"))
+def _caches(tmp_path: Path, process: subprocess.Popen[str]) -> list[Path]:
+    """In shared memory, or where there is none."""
+    places = (_SHARED, tmp_path / "temporary")
+    return [cache for at in places for cache in at.glob(f"trailmark-demo-cache-{process.pid}-*")]
 
 
 def _processes_that_name(path: Path) -> list[str]:
@@ -59,14 +61,13 @@ def _processes_that_name(path: Path) -> list[str]:
     return found
 
 
-def _assert_nothing_left(tmp_path: Path, caches: set[Path]) -> None:
+def _assert_nothing_left(tmp_path: Path, process: subprocess.Popen[str]) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
     assert _processes_that_name(tmp_path / "temporary") == []
-    assert _caches() <= caches
+    assert _caches(tmp_path, process) == []
 
 
 def test_a_killed_query_recovers_and_ends_with_equal_results(tmp_path: Path) -> None:
-    caches = _caches()
     process = _start(tmp_path)
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
@@ -78,7 +79,7 @@ def test_a_killed_query_recovers_and_ends_with_equal_results(tmp_path: Path) -> 
     assert any(int(windows.replace(",", "")) > 0 for windows, _ in recoveries)
     assert len(said.splitlines()) < 40
     _assert_is_picture(tmp_path / "picture.png")
-    _assert_nothing_left(tmp_path, caches)
+    _assert_nothing_left(tmp_path, process)
 
 
 def _assert_is_picture(path: Path) -> None:
@@ -92,19 +93,19 @@ def _assert_is_picture(path: Path) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demonstration_leaves_nothing_behind(tmp_path: Path, sent: int) -> None:
-    caches = _caches()
     process = _start(tmp_path)
     deadline = time.monotonic() + 120
     while not any("SparkSubmit" in line for line in _processes_that_name(tmp_path / "temporary")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    assert len(_caches(tmp_path, process)) == 1
     process.send_signal(sent)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Interrupted" in said
     assert "Traceback" not in said
-    _assert_nothing_left(tmp_path, caches)
+    _assert_nothing_left(tmp_path, process)
 
 
 _GOOD = Rows.of([1, 2, 2, 3], [10.5, 20.1, 20.1, 0.0], [10, 10, 10, 10])

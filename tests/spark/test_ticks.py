@@ -16,7 +16,7 @@ import trailmark as tm
 from tests.support.spark_feed import Feed, Query, expected_rows, logged_rows, logged_segments
 from trailmark.cli import main
 from trailmark.records import Stream
-from trailmark.spark import aggregate
+from trailmark.spark import operate
 
 _SCHEMA = "item int, price int, time timestamp"
 _VALUES = {"total": tm.sum("price"), "n": tm.count()}
@@ -183,7 +183,7 @@ def test_a_query_that_began_without_ticks_goes_on_without(
     """Spark takes no checkpoint with another number of sources."""
     place.feed.add(_orders(1), _orders(13))
     with monkeypatch.context() as before:
-        before.setattr(aggregate, "_ticks", lambda operator, stored: False)
+        before.setattr(operate, "_ticks", lambda operator, stored: False)
         assert place.run() == [0, 1]
     assert "ticks" not in (place.path / "meta.json").read_text()
     assert place.closed() == Counter()

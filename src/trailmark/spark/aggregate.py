@@ -5,36 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as spark
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from trailmark.checkpoint.policy import Continuous, Policy
-from trailmark.engine.logs import describe_logs, has_ticks
+from trailmark.checkpoint.policy import Policy
 from trailmark.errors import SettingError
-from trailmark.log import OperatorMeta, check_same_operator, open_storage, read_meta
 from trailmark.operators.aggregate import Aggregate, Late
-from trailmark.settings import Durability, LogSettings
-from trailmark.spark import paths
-from trailmark.spark.apart import check_apart
-from trailmark.spark.control import control_rows, find_control_keys, named
-from trailmark.spark.internals import driver_directory
-from trailmark.spark.received import ControlKeys
-from trailmark.spark.sessions import attend_queries
-from trailmark.spark.task import Plan, run_batch, run_micro_batch
-from trailmark.spark.ticks import no_rows_but_ticks
+from trailmark.settings import Durability
+from trailmark.spark.arguments import CommonArguments, check_dataframe
+from trailmark.spark.operate import Operation, operate
 from trailmark.spark.types import arrow_type, spark_type
-from trailmark.spark.workers import carried, check_workers
 from trailmark.windows import functions
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import TimeWindow, Window
-
-_MOST_BUCKETS = 1_000
-#: What is promised when nothing is asked for.
-_DEFAULT_OBJECTIVE = "5 seconds"
 
 
 def aggregate(
@@ -109,84 +95,31 @@ def aggregate(
     ... )
     >>> average.writeStream.option("checkpointLocation", "ckpt").start("out")  # doctest: +SKIP
     """
-    _check_dataframe(df)
-    check_workers(df.sparkSession)
-    policy = _policy(checkpoint, recover_within)
+    check_dataframe(df)
+    common = CommonArguments.checked(
+        path,
+        checkpoint=checkpoint,
+        recover_within=recover_within,
+        buckets=buckets,
+        retain_batches=retain_batches,
+        durability=durability,
+        cache_dir=cache_dir,
+    )
     if flush and df.isStreaming:
         raise SettingError(
             "flush is for DataFrames that do not stream: a stream has no end to flush at.",
             where="flush",
         )
-    _check_retained(retain_batches)
-    _check_buckets(buckets)
     operator = _operator(df, by, window, values, late, order_by)
-    settings = LogSettings(durability=cast(Durability, durability))  # it takes the text, too
-    location = _location(df, path)
-    keys = [df.schema[f.name] for f in operator.layout.keys.fields]
-    stored = _stored_logs(location, operator, buckets, settings) if df.isStreaming else None
-    count, control = _control(df, keys, buckets if stored is None else stored.buckets)
-    plan = Plan(
+    operation = Operation(
+        "aggregate",
         operator,
-        location,
-        count,
-        control,
-        policy,
-        settings,
-        None if cache_dir is None else os.path.abspath(os.path.expanduser(cache_dir)),
-        retain_batches,
-        flush,
-        df.isStreaming and _ticks(operator, stored),
+        keys=operator.layout.keys.names,
+        results_from="values",
+        known_fields=_window_field(operator),
+        at_end=operator.unfinished if flush else None,
     )
-    if df.isStreaming:
-        paths.remember(location)
-        attend_queries(df.sparkSession)
-    task = carried(run_micro_batch if df.isStreaming else run_batch, plan)
-    return _shuffled(df, plan, keys).mapInArrow(task, _schema(plan, keys))
-
-
-def _check_dataframe(df: DataFrame) -> None:
-    if not isinstance(df, DataFrame):
-        raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
-    if not isinstance(df, ClassicDataFrame):
-        raise SettingError(
-            "Spark Connect is not supported.",
-            where="df",
-            fix="Run the query in a session of its own driver.",
-        )
-
-
-def _location(df: DataFrame, path: str | os.PathLike[str]) -> str:
-    """The full path of the logs, which has to be apart from what the query reads."""
-    if not df.isStreaming:
-        return paths.absolute(path)
-    location = paths.absolute(path, driver_directory(df.sparkSession))
-    check_apart(df, location)
-    return location
-
-
-def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -> Policy:
-    if checkpoint is not None and recover_within is not None:
-        raise SettingError(
-            "Give either a policy or an objective.", where="checkpoint, recover_within"
-        )
-    if checkpoint is None:
-        return Continuous.within(_DEFAULT_OBJECTIVE if recover_within is None else recover_within)
-    if not isinstance(checkpoint, Policy):
-        raise SettingError(
-            f"checkpoint must be a policy, got {checkpoint!r}.",
-            where="checkpoint",
-            fix="For example tm.Continuous(q=200_000), or recover_within='2 seconds'.",
-        )
-    return checkpoint
-
-
-def _check_retained(batches: int | None) -> None:
-    is_whole = isinstance(batches, int) and not isinstance(batches, bool)
-    if batches is not None and (not is_whole or batches < 1):
-        raise SettingError(
-            f"retain_batches must be a number of batches or None, got {batches!r}.",
-            where="retain_batches",
-        )
+    return operate(df, operation, common)
 
 
 def _operator(
@@ -253,72 +186,10 @@ def _spark_function(name: str, call: Column) -> SettingError:
     )
 
 
-def _stored_logs(
-    path: str, operator: Aggregate, buckets: int | None, settings: LogSettings
-) -> OperatorMeta | None:
-    """What existing logs say; refused here if they are not this operator's."""
-    with paths.named_in_full(path):
-        stored = read_meta(open_storage(path, settings))
-        if stored is not None:
-            ticks = _ticks(operator, stored)
-            count = stored.buckets if buckets is None else buckets
-            expected = describe_logs(operator, count, ticks=ticks)
-            check_same_operator(stored, expected)
-        return stored
-
-
-def _ticks(operator: Aggregate, stored: OperatorMeta | None) -> bool:
-    """Whether the query has a source of ticks. Spark lets nobody add one to a query that has begun
-    without."""
-    return operator.event_time is not None and (stored is None or has_ticks(stored))
-
-
-def _check_buckets(buckets: int | None) -> None:
-    is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
-    if buckets is not None and not (is_whole and 1 <= buckets <= _MOST_BUCKETS):
-        raise SettingError(
-            f"buckets must be a number from 1 to {_MOST_BUCKETS:,}, got {buckets!r}.",
-            where="buckets",
-        )
-
-
-def _control(
-    df: DataFrame, keys: list[spark.StructField], buckets: int | None
-) -> tuple[int, ControlKeys]:
-    """How many buckets, and a control key for each."""
-    session = df.sparkSession
-    most = session.sparkContext.defaultParallelism if buckets is None else buckets
-    for count in range(most, 0, -1):
-        found = find_control_keys(session, keys, count)
-        if found is not None:
-            break
-        if buckets is not None:
-            raise SettingError(
-                f"The keys are so few that {buckets} buckets could never all be used.",
-                where="buckets",
-                fix="Use fewer buckets, or leave the choice to Trailmark.",
-            )
-    assert found is not None, "one bucket can always be used"
-    return count, found
-
-
-def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataFrame:
-    """The columns that are needed, with control rows, by bucket."""
-    needed = df.select(*(named(name) for name in plan.operator.input_schema.names))
-    rows = needed.union(control_rows(needed, keys, plan.control))
-    if plan.ticks:
-        rows = rows.union(no_rows_but_ticks(needed, plan.path))
-    return rows.repartition(plan.buckets, *(named(key.name) for key in keys))
-
-
-def _schema(plan: Plan, keys: list[spark.StructField]) -> spark.StructType:
-    """Keys as they came, the window, and the values."""
-    fields = [spark.StructField(key.name, key.dataType, True) for key in keys]
-    rest = list(plan.operator.result_schema)[len(keys) :]
-    bounds = plan.operator.bounds
-    if bounds is not None:
-        parts = [spark.StructField(f.name, spark_type(f.type), True) for f in bounds.field.type]
-        fields.append(spark.StructField(bounds.field.name, spark.StructType(parts), False))
-        rest = rest[len(bounds.fields) :]
-    fields += [spark.StructField(f.name, spark_type(f.type), True) for f in rest]
-    return spark.StructType(fields)
+def _window_field(operator: Aggregate) -> tuple[spark.StructField, ...]:
+    """The bounds of time windows as Spark's own ``window()`` has them: never null."""
+    if operator.bounds is None:
+        return ()
+    bounds = operator.bounds.field
+    parts = [spark.StructField(f.name, spark_type(f.type, "window"), True) for f in bounds.type]
+    return (spark.StructField(bounds.name, spark.StructType(parts), False),)

@@ -38,21 +38,24 @@ def control_value(kind: pa.DataType, number: int) -> Any:
 
 
 def take_bucket(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, control: ControlKeys
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, control: ControlKeys, where: str
 ) -> tuple[int, pa.RecordBatch]:
-    """The bucket, and its rows with the types of the log, the control row taken out."""
+    """The bucket, and its rows with the types of the log, the control row taken out.
+
+    ``where`` names the operator in refusals.
+    """
     keys = _KeysOfControl(control, schema.field(control.column).type)
     found: dict[int, tuple[int, int]] = {}
     chunks: list[pa.RecordBatch] = []
     for batch in batches:
-        chunk = _with_types(batch, schema)
+        chunk = _with_types(batch, schema, where)
         for bucket, row in _control_rows(chunk, control.column, keys):
             found.setdefault(bucket, (len(chunks), row))
         chunks.append(chunk)
     if len(found) != 1:
         raise TrailmarkError(
             f"A partition holds the rows of {len(found)} buckets instead of one.",
-            where="tm.aggregate",
+            where=where,
             fix="Something rearranges partitions between Trailmark's shuffle and its operator; "
             "please report it with the query's plan (explain).",
         )
@@ -118,12 +121,12 @@ def _is_null(column: pa.Array) -> npt.NDArray[np.bool_]:
     return is_null
 
 
-def _with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [_with_type(batch.column(f.name), f) for f in schema]
+def _with_types(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+    columns = [_with_type(batch.column(f.name), f, where) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _with_type(column: pa.Array, wanted: pa.Field) -> pa.Array:
+def _with_type(column: pa.Array, wanted: pa.Field, where: str) -> pa.Array:
     """Spark names instants after the session's time zone, and may send strings as large ones."""
     kind = wanted.type
     if column.type == kind:
@@ -134,6 +137,6 @@ def _with_type(column: pa.Array, wanted: pa.Field) -> pa.Array:
         return column.cast(kind)
     raise SchemaChanged(
         f"Column {wanted.name!r} arrives as {column.type} instead of {kind}.",
-        where="tm.aggregate",
+        where=where,
         fix="Please report it with the versions of Spark and Trailmark.",
     )

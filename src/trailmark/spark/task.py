@@ -7,8 +7,9 @@ the batch twice, or lose the task half-way: whoever comes next is answered from 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,16 +20,15 @@ from trailmark.engine.commits import check_not_rolled_back
 from trailmark.engine.refused import leave_refusal
 from trailmark.engine.report import BatchReport
 from trailmark.errors import SettingError, TrailmarkError
-from trailmark.log import Storage
-from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.protocol import BatchInput
+from trailmark.log import PortRows, Storage
+from trailmark.operators.protocol import AnyOperator, BatchInput, Port
+from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.sessions import record_where_told
 from trailmark.spark.storages import storage_at
 from trailmark.state.cache import StateCache
 from trailmark.state.memory import Memory
-from trailmark.state.table import StateTable
 from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
@@ -39,9 +39,14 @@ _ROWS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a task has to know, sent with every task."""
+    """All that a task has to know, sent with every task.
 
-    operator: Aggregate
+    ``name`` is what users call the operator, without ``tm.``. ``at_end`` gives the results to add
+    when a DataFrame that does not stream has ended.
+    """
+
+    name: str
+    operator: AnyOperator
     path: str
     buckets: int
     control: ControlKeys
@@ -49,28 +54,36 @@ class Plan:
     settings: LogSettings
     cache_root: str | None
     retain_batches: int | None
-    flush: bool
+    at_end: Callable[[Any], pa.RecordBatch] | None
     ticks: bool
+
+    @property
+    def port(self) -> Port:
+        """The input: on Spark, operators have one."""
+        (port,) = self.operator.ports
+        return port
 
 
 def run_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The results of a bucket's rows in one pass, without logs: for DataFrames that do not
     stream."""
-    _, rows = take_bucket(batches, plan.operator.input_schema, plan.control)
-    table = StateTable(plan.operator.layout, Memory())
-    outcome = plan.operator.process(table, BatchInput(0, plan.operator.arrange(rows)))
-    yield from _for_spark(plan, plan.operator.publish(outcome.results))
-    if plan.flush:
-        yield from _for_spark(plan, plan.operator.publish(plan.operator.unfinished(table)))
+    _, rows = _take_bucket(plan, batches)
+    operator = plan.operator
+    state = operator.open(Memory(), NoHistory())
+    arranged = operator.arrange(PortRows((rows,)))
+    outcome = operator.process(state, BatchInput.of(0, arranged, None, None))
+    yield from _for_spark(plan, operator.publish(outcome.results))
+    if plan.at_end is not None:
+        yield from _for_spark(plan, operator.publish(plan.at_end(state)))
 
 
 def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The results of a bucket's rows of one micro-batch, once the log has them."""
-    batch, query_id = _position()
+    batch, query_id = _position(plan)
     storage = storage_at(plan.path, plan.settings)
     number: int | None = None
     try:
-        number, rows = take_bucket(batches, plan.operator.input_schema, plan.control)
+        number, rows = _take_bucket(plan, batches)
         report = _run_bucket(plan, storage, query_id, batch, number, rows)
     except TrailmarkError as error:
         _log.debug("bucket %s, batch %d", number, batch, exc_info=True)
@@ -78,6 +91,10 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         # Without the way it came: Spark prints that first, and says what happened behind it.
         raise error.with_traceback(None) from None
     yield from _for_spark(plan, report.results)
+
+
+def _take_bucket(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:
+    return take_bucket(batches, plan.port.schema, plan.control, where=f"tm.{plan.name}")
 
 
 def _run_bucket(
@@ -111,7 +128,7 @@ def _run_bucket(
         bucket.close(lingers=True)
 
 
-def _position() -> tuple[int, str]:
+def _position(plan: Plan) -> tuple[int, str]:
     """Batch and query of the running task."""
     context = TaskContext.get()
     assert context is not None, "runs in a task"
@@ -119,7 +136,7 @@ def _position() -> tuple[int, str]:
     query_id = context.getLocalProperty("sql.streaming.queryId")
     if batch is None or query_id is None:
         raise SettingError(
-            "A streaming aggregate ran outside of a micro-batch.",
+            f"A streaming {plan.name} ran outside of a micro-batch.",
             where="trigger",
             fix="Use a micro-batch trigger (processingTime, availableNow); continuous processing "
             "and real-time mode are not supported.",
@@ -128,8 +145,7 @@ def _position() -> tuple[int, str]:
 
 
 def _for_spark(plan: Plan, results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Results a part at a time, with the bounds of time windows as a struct, as Spark has them."""
-    if plan.operator.bounds is not None:
-        results = plan.operator.bounds.joined(results)
+    """Results a part at a time, as Spark has them."""
+    results = plan.operator.show(results)
     for first in range(0, results.num_rows, _ROWS_AT_ONCE):
         yield results.slice(first, _ROWS_AT_ONCE)

@@ -47,7 +47,7 @@ def no_rows_but_ticks(stream: DataFrame, path: str) -> DataFrame:
 
 
 class TickSource(spark.DataSource):
-    """The entry point that Spark looks for; `tm.aggregate` alone uses it."""
+    """The entry point that Spark looks for; only operators with event time use it."""
 
     @classmethod
     def name(cls) -> str:

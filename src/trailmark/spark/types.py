@@ -49,14 +49,14 @@ def _compares_bytes(kind: spark.DataType) -> bool:
     return getattr(kind, "collation", "UTF8_BINARY") == "UTF8_BINARY"
 
 
-def spark_type(kind: pa.DataType) -> spark.DataType:
-    """The Spark type of a column of results."""
+def spark_type(kind: pa.DataType, argument: str) -> spark.DataType:
+    """The Spark type of a column of results; refused if there is none."""
     if pa.types.is_decimal(kind):
         return spark.DecimalType(kind.precision, kind.scale)
     if kind in _SPARK:
         return _SPARK[kind]()
     raise UnsupportedType(
         f"Spark has no type for {kind}.",
-        where="values",
+        where=argument,
         fix="Let the function return one of Spark's types.",
     )

@@ -84,14 +84,16 @@ def _useless(what: str) -> SettingError:
     )
 
 
-def carried(run: Callable[..., Iterator[Any]], plan: object) -> Callable[[Any], Iterator[Any]]:
-    """The function that Spark sends to the workers.
+def carried(
+    run: Callable[..., Iterator[Any]], plan: object, name: str
+) -> Callable[[Any], Iterator[Any]]:
+    """The function that Spark sends to the workers, and shows in its plans by this name.
 
     It can be unpacked without Trailmark, and says in one line if that is missing.
     """
     packed = cloudpickle.dumps(partial(run, plan))  # type: ignore[no-untyped-call]
 
-    def trailmark_aggregate(batches: Any) -> Iterator[Any]:
+    def unpack_and_run(batches: Any) -> Iterator[Any]:
         import pickle
         import sys
 
@@ -106,4 +108,5 @@ def carried(run: Callable[..., Iterator[Any]], plan: object) -> Callable[[Any], 
             ) from None
         return work(batches)  # type: ignore[no-any-return]
 
-    return trailmark_aggregate
+    unpack_and_run.__name__ = name
+    return unpack_and_run

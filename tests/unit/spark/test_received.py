@@ -8,10 +8,17 @@ import pyarrow as pa
 import pytest
 
 from trailmark.errors import SchemaChanged, TrailmarkError
-from trailmark.spark.received import ControlKeys, control_value, take_bucket
+from trailmark.spark import received
+from trailmark.spark.received import ControlKeys, control_value
 
 _SCHEMA = pa.schema([("item", pa.int32()), ("price", pa.int32())])
 _CONTROL = ControlKeys("item", (7, 8, 9))
+
+
+def _take_bucket(
+    batches: list[pa.RecordBatch], schema: pa.Schema, control: ControlKeys
+) -> tuple[int, pa.RecordBatch]:
+    return received.take_bucket(batches, schema, control, where="tm.join")
 
 
 def _chunk(*rows: tuple[Any, Any]) -> pa.RecordBatch:
@@ -26,7 +33,7 @@ def _rows(batch: pa.RecordBatch) -> list[tuple[Any, Any]]:
 
 
 def test_an_empty_bucket_has_its_control_row_only() -> None:
-    bucket, rows = take_bucket([_chunk((8, None))], _SCHEMA, _CONTROL)
+    bucket, rows = _take_bucket([_chunk((8, None))], _SCHEMA, _CONTROL)
     assert (bucket, rows.num_rows) == (1, 0)
     assert rows.schema == _SCHEMA
 
@@ -36,28 +43,29 @@ def test_the_control_row_may_be_anywhere(place: int) -> None:
     data: list[tuple[Any, Any]] = [(8, 1), (None, None), (3, None), (8, 2)]
     sent = [*data[:place], (8, None), *data[place:]]
     chunks = [_chunk(*sent[:2]), _chunk(), _chunk(*sent[2:])]
-    bucket, rows = take_bucket(chunks, _SCHEMA, _CONTROL)
+    bucket, rows = _take_bucket(chunks, _SCHEMA, _CONTROL)
     assert (bucket, _rows(rows)) == (1, data)
 
 
 def test_rows_that_equal_the_control_row_stay_but_for_one() -> None:
-    _, rows = take_bucket([_chunk((7, None), (7, None), (7, 1))], _SCHEMA, _CONTROL)
+    _, rows = _take_bucket([_chunk((7, None), (7, None), (7, 1))], _SCHEMA, _CONTROL)
     assert sorted(map(str, _rows(rows))) == ["(7, 1)", "(7, None)"]
 
 
 def test_rows_of_two_buckets_are_refused() -> None:
-    with pytest.raises(TrailmarkError, match="rows of 2 buckets"):
-        take_bucket([_chunk((7, None)), _chunk((8, None))], _SCHEMA, _CONTROL)
+    with pytest.raises(TrailmarkError, match="rows of 2 buckets") as refused:
+        _take_bucket([_chunk((7, None)), _chunk((8, None))], _SCHEMA, _CONTROL)
+    assert refused.value.where == "tm.join"
 
 
 def test_a_bucket_without_its_control_row_is_refused() -> None:
     with pytest.raises(TrailmarkError, match="rows of 0 buckets"):
-        take_bucket([_chunk((6, None), (7, 3))], _SCHEMA, _CONTROL)
+        _take_bucket([_chunk((6, None), (7, 3))], _SCHEMA, _CONTROL)
 
 
 def test_no_rows_at_all_are_refused() -> None:
     with pytest.raises(TrailmarkError, match="rows of 0 buckets"):
-        take_bucket([], _SCHEMA, _CONTROL)
+        _take_bucket([], _SCHEMA, _CONTROL)
 
 
 _KEYS = [
@@ -79,7 +87,7 @@ def test_control_rows_are_found_by_keys_of_every_type(kind: pa.DataType) -> None
     keys = pa.array([other, None, key, other], kind)
     chunk = pa.record_batch([keys], names=["k"])
     control = ControlKeys("k", (1,))
-    _, rows = take_bucket([chunk], pa.schema([("k", kind)]), control)
+    _, rows = _take_bucket([chunk], pa.schema([("k", kind)]), control)
     assert rows.column("k").to_pylist() == pa.array([other, None, other], kind).to_pylist()
 
 
@@ -89,8 +97,9 @@ def test_time_zones_and_large_strings_are_taken_as_the_log_has_them() -> None:
     chunk = pa.record_batch([large, zoned], names=["k", "t"])
     schema = pa.schema([("k", pa.string()), ("t", pa.timestamp("us", tz="UTC"))])
     swapped = pa.record_batch([large.take(pa.array([1, 0])), zoned], names=["k", "t"])
-    _, rows = take_bucket([swapped], schema, ControlKeys("k", (1,)))
+    _, rows = _take_bucket([swapped], schema, ControlKeys("k", (1,)))
     assert rows.schema == schema
     assert rows.column("k").to_pylist() == ["x"]
-    with pytest.raises(SchemaChanged, match="instead of"):
-        take_bucket([chunk], pa.schema([("k", pa.int32())]), ControlKeys("k", (1,)))
+    with pytest.raises(SchemaChanged, match="instead of") as refused:
+        _take_bucket([chunk], pa.schema([("k", pa.int32())]), ControlKeys("k", (1,)))
+    assert refused.value.where == "tm.join"

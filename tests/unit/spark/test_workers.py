@@ -32,7 +32,8 @@ print(*task(iter([1, 2])))
 
 def _in_worker(path: Path, missing: str) -> subprocess.CompletedProcess[str]:
     plan = Identities  # something of Trailmark's, that cannot be unpacked without it
-    task = carried(lambda plan, batches: (batch * 10 for batch in batches), plan)
+    task = carried(lambda plan, batches: (batch * 10 for batch in batches), plan, "its_name")
+    assert task.__name__ == "its_name", "what Spark shows in its plans"
     path.write_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
     code = _WORKER.format(missing=missing)
     command = [sys.executable, "-c", code, str(path)]

@@ -1,0 +1,108 @@
+"""The arguments that every operator takes, by the same names and with the same refusals."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Literal, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from trailmark.checkpoint.policy import Continuous, Policy
+from trailmark.errors import SettingError
+from trailmark.settings import Durability, LogSettings
+from trailmark.spark.workers import check_workers
+from trailmark.values import dataclass
+
+_MOST_BUCKETS = 1_000
+#: What is promised when nothing is asked for.
+_DEFAULT_OBJECTIVE = "5 seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class CommonArguments:
+    """How an operator is to keep its state and its logs, whatever it computes.
+
+    ``path`` is as it was given: what it stands for depends on the DataFrame. ``buckets`` is None
+    where the choice is left to Trailmark.
+    """
+
+    path: str | os.PathLike[str]
+    policy: Policy
+    buckets: int | None
+    retain_batches: int | None
+    log_settings: LogSettings
+    cache_root: str | None
+
+    @classmethod
+    def checked(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        checkpoint: Policy | None,
+        recover_within: str | timedelta | None,
+        buckets: int | None,
+        retain_batches: int | None,
+        durability: Durability | Literal["synced", "unsynced"],
+        cache_dir: str | os.PathLike[str] | None,
+    ) -> CommonArguments:
+        """The arguments as users give them; wrong ones are refused by name."""
+        policy = _policy(checkpoint, recover_within)
+        _check_retained(retain_batches)
+        _check_buckets(buckets)
+        return cls(
+            path,
+            policy,
+            buckets,
+            retain_batches,
+            LogSettings(durability=cast(Durability, durability)),  # it takes the text, too
+            None if cache_dir is None else os.path.abspath(os.path.expanduser(cache_dir)),
+        )
+
+
+def check_dataframe(df: DataFrame) -> None:
+    """Refuses what no operator can work on, and sessions whose workers could not."""
+    if not isinstance(df, DataFrame):
+        raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
+    if not isinstance(df, ClassicDataFrame):
+        raise SettingError(
+            "Spark Connect is not supported.",
+            where="df",
+            fix="Run the query in a session of its own driver.",
+        )
+    check_workers(df.sparkSession)
+
+
+def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -> Policy:
+    if checkpoint is not None and recover_within is not None:
+        raise SettingError(
+            "Give either a policy or an objective.", where="checkpoint, recover_within"
+        )
+    if checkpoint is None:
+        return Continuous.within(_DEFAULT_OBJECTIVE if recover_within is None else recover_within)
+    if not isinstance(checkpoint, Policy):
+        raise SettingError(
+            f"checkpoint must be a policy, got {checkpoint!r}.",
+            where="checkpoint",
+            fix="For example tm.Continuous(q=200_000), or recover_within='2 seconds'.",
+        )
+    return checkpoint
+
+
+def _check_retained(batches: int | None) -> None:
+    is_whole = isinstance(batches, int) and not isinstance(batches, bool)
+    if batches is not None and (not is_whole or batches < 1):
+        raise SettingError(
+            f"retain_batches must be a number of batches or None, got {batches!r}.",
+            where="retain_batches",
+        )
+
+
+def _check_buckets(buckets: int | None) -> None:
+    is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
+    if buckets is not None and not (is_whole and 1 <= buckets <= _MOST_BUCKETS):
+        raise SettingError(
+            f"buckets must be a number from 1 to {_MOST_BUCKETS:,}, got {buckets!r}.",
+            where="buckets",
+        )

@@ -14,7 +14,7 @@ from trailmark.log import json_text
 from trailmark.log.damage import Origin
 from trailmark.log.footer import FORMAT_VERSION, check_version
 from trailmark.log.json_text import JsonObject, object_of, text_of, whole
-from trailmark.log.names import LARGEST_BATCH, LARGEST_BUCKET
+from trailmark.log.names import LARGEST_BATCH, MOST_BUCKETS
 from trailmark.log.storage import Storage
 from trailmark.records import INPUT_PORT, MOST_PORTS
 from trailmark.values import dataclass
@@ -116,7 +116,7 @@ class OperatorMeta:
                 operator=object_of(body["operator"]),
                 ports=_ports_of_1(body) if body["version"] == 1 else _ports_of(body),
                 result_schema=_schema_from_json(object_of(body["result_schema"])),
-                buckets=whole(body["buckets"], 1, LARGEST_BUCKET + 1),
+                buckets=whole(body["buckets"], 1, MOST_BUCKETS),
                 query_id=None if body["query_id"] is None else text_of(body["query_id"]),
                 first_batch=whole(body["first_batch"], 0, LARGEST_BATCH),
                 log_id=uuid.UUID(text_of(body["log_id"])),

@@ -20,6 +20,8 @@ _MARK = re.compile(r"([0-9]{20})\.trim", re.ASCII)
 #: Fits the names and the 64 bits of a segment's header, and so does the batch after it.
 LARGEST_BATCH = 2**63 - 2
 LARGEST_BUCKET = 99_999
+#: How many buckets an operator or a written stream can have: whoever reads it opens all of them.
+MOST_BUCKETS = 1_000
 #: More segments are not put into one pack, however small they are: its index has to stay small.
 LARGEST_PACK = 4096
 

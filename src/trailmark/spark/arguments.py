@@ -11,11 +11,11 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.errors import SettingError
+from trailmark.log.names import MOST_BUCKETS
 from trailmark.settings import Durability, LogSettings
 from trailmark.spark.workers import check_workers
 from trailmark.values import dataclass
 
-_MOST_BUCKETS = 1_000
 #: What is promised when nothing is asked for.
 _DEFAULT_OBJECTIVE = "5 seconds"
 
@@ -101,8 +101,8 @@ def _check_retained(batches: int | None) -> None:
 
 def _check_buckets(buckets: int | None) -> None:
     is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
-    if buckets is not None and not (is_whole and 1 <= buckets <= _MOST_BUCKETS):
+    if buckets is not None and not (is_whole and 1 <= buckets <= MOST_BUCKETS):
         raise SettingError(
-            f"buckets must be a number from 1 to {_MOST_BUCKETS:,}, got {buckets!r}.",
+            f"buckets must be a number from 1 to {MOST_BUCKETS:,}, got {buckets!r}.",
             where="buckets",
         )

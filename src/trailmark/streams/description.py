@@ -17,12 +17,12 @@ from trailmark.log import (
     read_meta,
 )
 from trailmark.log.meta import META_PATH, WRITTEN_STREAM
+from trailmark.log.names import MOST_BUCKETS
 from trailmark.state.keys import KeyLayout
 from trailmark.values import dataclass
 
 #: Parts by key, if their number is not given.
 _DEFAULT_BUCKETS = 8
-_MOST_BUCKETS = 1_000
 
 
 def is_stream(meta: OperatorMeta) -> bool:
@@ -138,9 +138,9 @@ def _check(schema: pa.Schema, time_column: str | None, keys: Sequence[str], buck
             fix="Name a timestamp column.",
         )
     KeyLayout([schema.field(name) for name in keys])  # refuses what cannot be a key
-    if not 1 <= buckets <= _MOST_BUCKETS or (buckets > 1 and not keys):
+    if not 1 <= buckets <= MOST_BUCKETS or (buckets > 1 and not keys):
         raise SettingError(
             f"A stream cannot have {buckets} buckets.",
             where="buckets",
-            fix=f"Give a number from 1 to {_MOST_BUCKETS:,}, together with the key columns.",
+            fix=f"Give a number from 1 to {MOST_BUCKETS:,}, together with the key columns.",
         )

@@ -221,3 +221,16 @@ def test_a_crash_while_creating_leaves_nothing_or_all(disk: SimulatedDisk) -> No
         again.kill()
         assert read_meta(again.storage()) in (None, META)
         assert create_or_open(again.storage(), META) == META
+
+
+@pytest.mark.parametrize("buckets", [0, 1_001, 65_535, 2**40])
+def test_more_buckets_than_anybody_can_ask_for_are_refused_before_they_are_opened(
+    disk: SimulatedDisk, buckets: int
+) -> None:
+    disk.storage().publish("meta.json", [replace(META, buckets=buckets).to_json()])
+    with pytest.raises(DamagedSegment, match="a field is missing or strange"):
+        read_meta(disk.storage())
+
+
+def test_the_most_buckets_there_can_be_are_read(disk: SimulatedDisk) -> None:
+    assert create_or_open(disk.storage(), replace(META, buckets=1_000)).buckets == 1_000

@@ -18,7 +18,7 @@ Every failure a user can meet has its own class and says what happened, where, a
         ├── OtherQuery            the log belongs to another query or operator
         ├── DamagedSegment        bytes are cut short or do not match their checksum
         ├── MissingSegment        a batch that must be there is not
-        │   ├── MissingInput      the input that a recovery has to replay is gone
+        │   ├── MissingInput      the input that a recovery has to read is gone
         │   └── DataLoss          what a reader asks for has been removed before it read it
         ├── BatchOrderError
         │   ├── BatchGoesBackward the batch is older than what the log still holds
@@ -130,7 +130,7 @@ class MissingSegment(LogError):
 
 
 class MissingInput(MissingSegment):
-    """The input that a recovery has to replay is gone."""
+    """The input that a recovery has to read is gone."""
 
 
 class DataLoss(MissingSegment):

@@ -85,7 +85,7 @@ def test_a_state_that_cannot_be_rebuilt_gives_code_1(counted: Written, run: Run)
         (counted.path / f"in/00000/{batch:020d}.seg").unlink(missing_ok=True)
     said = run("recover", counted.path, "--dry-run")
     assert said.code == 1
-    assert "bucket 0 cannot be recovered: Recovery has to replay" in said.out
+    assert "bucket 0 cannot be recovered: Recovery has to read" in said.out
     assert "bucket 1: recover to" in said.out
 
 

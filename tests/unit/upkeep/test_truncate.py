@@ -258,7 +258,7 @@ def test_a_batch_whose_state_cannot_be_rebuilt_any_more_is_refused() -> None:
     needs = footer.attributes["needs"]
     assert needs < 6
     run.query.logs().input(0).trim(needs + 1)
-    with pytest.raises(MissingInput, match="has to replay"):
+    with pytest.raises(MissingInput, match="has to read"):
         plan_truncate(_files(run), 6)
 
 

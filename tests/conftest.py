@@ -114,3 +114,12 @@ def s3_url(s3: None) -> str:
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def other_trailmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PYTHONPATH names another Trailmark, which cannot be imported."""
+    package = tmp_path / "other" / "trailmark"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('the other one')\n")
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))

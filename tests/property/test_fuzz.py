@@ -26,12 +26,6 @@ def test_nothing_dies_or_hangs_of_files_whose_checksums_are_right(tmp_path: Path
         )
 
 
-def test_the_trailmark_of_the_python_path_is_fuzzed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "other" / "trailmark"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ImportError('the other one')\n")
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+def test_the_trailmark_of_the_python_path_is_fuzzed(tmp_path: Path, other_trailmark: None) -> None:
     findings = Hunt(tmp_path, seed=0, is_guided=False).run(1.0, most=1)
     assert [finding.what for finding in findings] == ["ImportError: the other one"]

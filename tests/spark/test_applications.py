@@ -10,12 +10,8 @@ from tests.support.spark_runs import Application
 
 
 def test_an_application_imports_the_trailmark_of_the_python_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, other_trailmark: None
 ) -> None:
-    package = tmp_path / "other" / "trailmark"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ImportError('the other one')\n")
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
     with (
         Application(tmp_path / "app", []) as application,
         pytest.raises(AssertionError, match="ImportError: the other one"),

@@ -136,11 +136,13 @@ class Bucket:
         self._inputs = logs.input(number)
         self._output = logs.output(number)
         self._snapshots = SnapshotWriter(logs.snapshots(number))
+        history = InputHistory(self._inputs, operator.ports)
         self._keeper = StateKeeper(
             operator,
             logs,
             policy,
             self._inputs,
+            history,
             self._output,
             self._snapshots.log,
             cache,
@@ -151,7 +153,7 @@ class Bucket:
             policy,
             number,
             self._output,
-            InputHistory(self._inputs, operator.ports),
+            history,
             self._snapshots,
             now_us,
         )

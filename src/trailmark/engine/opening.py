@@ -18,9 +18,9 @@ from trailmark.engine.refusals import check_order
 from trailmark.engine.state import BucketState, layout_of
 from trailmark.errors import CacheFull, CacheLost, DamagedSegment, MissingSegment
 from trailmark.log import MonotonicClock, Origin, StreamLog
-from trailmark.operators.protocol import AnyOperator
+from trailmark.operators.protocol import AnyOperator, History
 from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, SegmentLink
-from trailmark.recovery import InputHistory, RecoveryReport, plan_recovery, restore
+from trailmark.recovery import RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
 from trailmark.values import dataclass
 
@@ -46,6 +46,7 @@ class StateKeeper:
         logs: OperatorLogs,
         policy: Policy,
         inputs: StreamLog,
+        history: History,
         output: StreamLog,
         snapshots: StreamLog,
         cache: StateCache | None,
@@ -57,7 +58,7 @@ class StateKeeper:
         self._operator = operator
         self._logs = logs
         self._inputs = inputs
-        self._history = InputHistory(inputs, operator.ports)
+        self._history = history
         self._output = output
         self._cache = cache
         self._now_us = now_us

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.compare import table_states
+from trailmark.engine.logs import describe_logs
 from trailmark.operators.aggregate import Aggregate
+from trailmark.operators.kinds import form_of
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import FOOTPRINT
 from trailmark.state.memory import Memory
@@ -75,3 +77,18 @@ def test_many_sums_beyond_64_bits_come_back() -> None:
         found = footprints.column(f"{name}.sum").to_pylist()
         assert sorted(found) == [Decimal(19), Decimal(3 * most)]
     assert table_states(operator, _loaded(operator, footprints)) == table_states(operator, table)
+
+
+@pytest.mark.parametrize("name", ["total.sum", "another"])
+def test_footprints_with_two_columns_of_one_name_are_refused_with_and_without_the_functions(
+    name: str,
+) -> None:
+    operator = Aggregate(_SCHEMA, by="k", window=count_window(3), values={"total": f.sum("v")})
+    table = _fed(operator, [1, 2])
+    footprints = operator.footprints(table, table.slots(), 2)
+    form = form_of(describe_logs(operator, 1))
+    numbers = pa.array([1, 2], pa.int8())
+    twice = footprints.append_column(name, numbers).append_column(name, numbers)
+    for judge in (operator, form):
+        assert judge.trouble(footprints, 0) == ""
+        assert judge.trouble(twice, 0) != ""

@@ -174,6 +174,9 @@ class FootprintFormat:
 def footprint_trouble(rows: pa.RecordBatch, window: Window, batch: int) -> str:
     """What is wrong with the places of windows, by the footprints of a batch; empty if nothing
     is."""
+    names = rows.schema.names
+    if len(set(names)) < len(names):
+        return "has two columns of the same name"
     bounds = {KIND: (_OPEN, _CHECK), OPENED: (0, min(batch, LAST_BATCH))}
     if isinstance(window, CountWindow):
         bounds[FILL] = (min(0, window.size - window.slide), window.size - 1)

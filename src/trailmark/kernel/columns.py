@@ -116,6 +116,16 @@ def numbers(column: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(data, f"<{kind}{width}", len(column), width * column.offset)
 
 
+def validity(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which values of a column are not null."""
+    packed = column.buffers()[0] if column.null_count else None
+    if packed is None:
+        return np.ones(len(column), dtype=np.bool_)
+    bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
+    is_valid: npt.NDArray[np.bool_] = bits[column.offset : column.offset + len(column)] == 1
+    return is_valid
+
+
 def is_plain_number(column: pa.Array) -> bool:
     """Whether a column holds whole or floating numbers, and no null."""
     t = pa.types

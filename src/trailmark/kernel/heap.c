@@ -34,7 +34,7 @@ int heap_has_room(const tm_table *t, int64_t length) {
     return t->header->heap_free[number] != 0 || t->header->heap_top + bytes <= t->header->heap_capacity;
 }
 
-uint64_t heap_put(tm_table *t, const uint8_t *data, int64_t length) {
+uint64_t heap_take(tm_table *t, int64_t length) {
     int64_t bytes, number = block_class(length, &bytes);
     tm_header *h = t->header;
     uint64_t offset;
@@ -45,6 +45,11 @@ uint64_t heap_put(tm_table *t, const uint8_t *data, int64_t length) {
         offset = (uint64_t)h->heap_top;
         h->heap_top += bytes;
     }
+    return offset;
+}
+
+uint64_t heap_put(tm_table *t, const uint8_t *data, int64_t length) {
+    uint64_t offset = heap_take(t, length);
     memcpy(t->heap + offset, data, (size_t)length);
     return offset;
 }

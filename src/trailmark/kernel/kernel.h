@@ -144,6 +144,7 @@ static inline tm_blob *key_blob(const tm_table *t, tm_slot *s) {
 /* heap.c */
 int64_t heap_block_bytes(int64_t length);
 int heap_has_room(const tm_table *t, int64_t length);
+uint64_t heap_take(tm_table *t, int64_t length);
 uint64_t heap_put(tm_table *t, const uint8_t *bytes, int64_t length);
 void heap_free_block(tm_table *t, uint64_t offset, int64_t length);
 

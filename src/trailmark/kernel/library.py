@@ -89,6 +89,10 @@ class TimeWindows(ctypes.Structure):
     _fields_ = [*CountWindows._fields_, ("late_before", c_int64)]
 
 
+class KeyPieces(ctypes.Structure):
+    _fields_ = [(name, c_int64) for name in ("batch", "replay", "footprint")]
+
+
 class States(ctypes.Structure):
     _fields_ = [("base", c_void_p), ("stride", c_int64), ("at", c_int64)]
 
@@ -139,6 +143,15 @@ _SIGNATURES = {
     "tm_overlapping_count": "pppqppp",
     "tm_time_pairs": "ppppqppppp",
     "tm_insert": "ppiipppppqpp",
+    "tm_find_pieces": "pppqppp",
+    "tm_meet_pieces": "ppqp",
+    "tm_close_pieces": "pp",
+    "tm_read_values": "ppqqqpp",
+    "tm_values_need": "pq",
+    "tm_write_values": "ppqqqpppp",
+    "tm_free_values": "ppqq",
+    "tm_due_push": "ppppq",
+    "tm_due_pop": "ppqqpp",
     "tm_find_keys": "ppqpqp",
     "tm_find_times": "ppqqpqpqp",
     "tm_find_ended": "pqqp",
@@ -222,6 +235,7 @@ __all__ = [
     "Column",
     "CountWindows",
     "Header",
+    "KeyPieces",
     "Keys",
     "Local",
     "Pairs",

@@ -93,6 +93,23 @@ static inline int32_t local_number(tm_slot *s, int64_t slot, int is_prior, tm_lo
     return (int32_t)number;
 }
 
+static inline void open_window(tm_table *t, int64_t slot, tm_slot *s, int64_t batch, int64_t footprint,
+                               int64_t fill) {
+    s->opened = (int32_t)batch;
+    s->footprint = (int32_t)footprint;
+    s->fill = (int32_t)fill;
+    t->header->open_windows++;
+    if (footprint == NO_BATCH) list_push_oldest(t, slot, s); else list_push_newest(t, slot, s);
+}
+
+static inline void close_window(tm_table *t, tm_slot *s) {
+    list_unlink(t, s);
+    s->mark = 0;
+    s->opened = VACANT;
+    s->fill = 0;
+    t->header->open_windows--;
+}
+
 int table_room(const tm_table *t, const tm_keys *keys, int64_t row, int adds_index_entry);
 tm_slot *table_new_slot(tm_table *t, uint64_t hash, const tm_keys *keys, int64_t row, int64_t start, int64_t *slot);
 int starts_room(const tm_table *t);

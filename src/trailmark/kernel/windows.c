@@ -24,23 +24,6 @@ PREFETCHING look_ahead(const tm_table *t, const tm_keys *keys, int64_t row, int6
     if (s->newer) __builtin_prefetch(slot_at(t, s->newer), 1);
 }
 
-static inline void open_window(tm_table *t, int64_t slot, tm_slot *s, int64_t batch, int64_t footprint,
-                               int64_t fill) {
-    s->opened = (int32_t)batch;
-    s->footprint = (int32_t)footprint;
-    s->fill = (int32_t)fill;
-    t->header->open_windows++;
-    if (footprint == NO_BATCH) list_push_oldest(t, slot, s); else list_push_newest(t, slot, s);
-}
-
-static inline void close_window(tm_table *t, tm_slot *s) {
-    list_unlink(t, s);
-    s->mark = 0;
-    s->opened = VACANT;
-    s->fill = 0;
-    t->header->open_windows--;
-}
-
 /* One window per key (slide >= size): window[row] is its number, -1 where the tuple is in none. */
 int64_t tm_disjoint_count(tm_table *t, const tm_keys *keys, const tm_count_windows *spec, int64_t from,
                           tm_local *local, int32_t *window, int32_t *need) {

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaChanged, TrailmarkError
-from trailmark.kernel.columns import contiguous, numbers
+from trailmark.kernel.columns import contiguous, numbers, validity
 from trailmark.values import dataclass
 
 _SECOND_US = 1_000_000
@@ -76,9 +76,9 @@ def _control_rows(
     if not all(column.null_count for column in others):
         return
     key = chunk.column(name)
-    is_candidate = ~_is_null(key)
+    is_candidate = validity(key)
     for column in others:
-        is_candidate &= _is_null(column)
+        is_candidate &= ~validity(column)
     candidates = np.flatnonzero(is_candidate)
     buckets = keys.buckets_of(key, candidates)
     places = np.flatnonzero(buckets >= 0)
@@ -112,15 +112,6 @@ class _KeysOfControl:
         return buckets
 
 
-def _is_null(column: pa.Array) -> npt.NDArray[np.bool_]:
-    validity = column.buffers()[0]
-    if validity is None:
-        return np.zeros(len(column), dtype=np.bool_)
-    bits = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
-    is_null: npt.NDArray[np.bool_] = bits[column.offset : column.offset + len(column)] == 0
-    return is_null
-
-
 def _with_types(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
     columns = [_with_type(batch.column(f.name), f, where) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -133,10 +124,15 @@ def _with_type(column: pa.Array, wanted: pa.Field, where: str) -> pa.Array:
         return column
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type):
         return column.view(kind)
-    if (column.type, kind) in _LARGE:
+    if (column.type, kind) in _LARGE or (_is_nested(kind) and _is_nested(column.type)):
         return column.cast(kind)
     raise SchemaChanged(
         f"Column {wanted.name!r} arrives as {column.type} instead of {kind}.",
         where=where,
         fix="Please report it with the versions of Spark and Trailmark.",
     )
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    """Whether there are columns in it: their types differ as those of plain columns do."""
+    return bool(pa.types.is_nested(kind))

@@ -361,8 +361,8 @@ class StateTable:
         fills: npt.NDArray[np.int64] | None,
         states: npt.NDArray[Any],
         where: str,
-    ) -> None:
-        """Adds windows, given from the oldest footprint on."""
+    ) -> Slots:
+        """Adds windows, given from the oldest footprint on; returns where they are."""
         self.reserve_windows(keys.count)
         slots = np.empty(keys.count, dtype=np.int64)
         need = np.zeros(1, dtype=np.int32)
@@ -385,6 +385,7 @@ class StateTable:
             )
             if need[0]:
                 self.make_room(int(need[0]), where)
+        return slots
 
     def add_identities(
         self, keys: EncodedKeys, starts: npt.NDArray[np.int64] | None

@@ -46,7 +46,7 @@ def check_arguments(
     if late not in ("drop", "keep"):
         raise SettingError(f"late must be 'drop' or 'keep', got {late!r}.", where="late")
     for where, name in _columns(by, window, values, order):
-        _check_column(schema, name, where)
+        check_column(schema, name, where)
     _check_outputs(by, window, values)
     check_orderable(schema, order)
     if isinstance(window, TimeWindow):
@@ -85,7 +85,8 @@ def _columns(
         yield from ((f"values[{output!r}]", name) for name in call.columns)
 
 
-def _check_column(schema: pa.Schema, name: object, where: str) -> None:
+def check_column(schema: pa.Schema, name: object, where: str) -> None:
+    """Refuses what is no column of the input, or more than one."""
     if not isinstance(name, str):
         raise SettingError(f"A column is given by its name, as text, got {name!r}.", where=where)
     if len(schema.get_all_field_indices(name)) != 1:

@@ -18,7 +18,7 @@ from trailmark.kernel.library import (
     reference,
 )
 from trailmark.kernel.scratch import scratch
-from trailmark.operators.aggregate.met_windows import BatchWindows
+from trailmark.operators.met_windows import BatchWindows
 from trailmark.operators.protocol import BatchInput
 from trailmark.state.keys import EncodedKeys
 from trailmark.state.table import StateTable

@@ -24,9 +24,9 @@ from trailmark.operators.aggregate.assign import (
     close_ended,
 )
 from trailmark.operators.aggregate.footprints import FootprintFormat
-from trailmark.operators.aggregate.met_windows import BatchWindows
 from trailmark.operators.aggregate.touched import touched_windows
 from trailmark.operators.identities import Identities
+from trailmark.operators.met_windows import BatchWindows
 from trailmark.operators.order import in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
 from trailmark.records import INPUT_PORT, START

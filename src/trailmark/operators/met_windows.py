@@ -99,6 +99,16 @@ class BatchWindows:
         left: Slots = self.slot[self._is_closed[: self.count] == 0]
         return left
 
+    def meet(self, slots: Slots) -> None:
+        """Numbers pieces that are open already."""
+        assert self.count + len(slots) <= self._capacity
+        kernel.tm_meet_pieces(self._table.structure, address(slots), len(slots), self.structure)
+
+    def close(self, is_closed: npt.NDArray[np.bool_]) -> None:
+        """Closes some of those that were met."""
+        self._is_closed[: self.count] = is_closed
+        kernel.tm_close_pieces(self._table.structure, self.structure)
+
     def store(self) -> Slots:
         """Writes the states of open windows back and frees the slots of closed ones. Returns those
         that this batch opened and left open."""

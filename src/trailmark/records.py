@@ -17,6 +17,10 @@ NO_BATCH = -1
 START, KIND, OPENED, FILL, FOOTPRINT = "$start", "$kind", "$opened", "$fill", "$footprint"
 PORT = "$port"
 
+#: Attributes of footers: the time of a batch by the clock, of its input, and the time at which an
+#: operator wants another batch, of its output.
+CLOCK, ALARM = "clock_us", "alarm_us"
+
 #: How many inputs an operator can have.
 MOST_PORTS = 32
 

@@ -162,6 +162,7 @@ class Pairing:
 
     logged_schema = result_schema = shown_schema = _RESULTS
     rebuilds_from_openings = False
+    uses_clock = False
 
     def __init__(self, delays_us: tuple[int, int]) -> None:
         self.ports = (
@@ -184,6 +185,9 @@ class Pairing:
 
     def looks_back(self, state: PairingState) -> int | None:
         return min((piece.batch for piece in state.pieces.values()), default=None)
+
+    def next_alarm(self, state: PairingState) -> None:
+        """Keys are forgotten by event time alone."""
 
     def process(self, state: PairingState, given: BatchInput) -> Outcome:
         results, opened, changed = [], set(), set()

@@ -54,6 +54,8 @@ from trailmark.log import (
 )
 from trailmark.operators.protocol import AnyOperator, BatchInput, Outcome, State
 from trailmark.records import (
+    ALARM,
+    CLOCK,
     NO_BATCH,
     START_OF_LOG,
     Fingerprint,
@@ -210,7 +212,10 @@ class Bucket:
         watermark = self._logs.watermark(batch)
         times = PortTimes.of(rows, self.operator.ports)
         attributes = {**watermark.to_attributes(), **times.to_attributes()}
-        given = BatchInput.of(batch, rows, watermark.before, watermark.at)
+        now_us = self._logs.clock() if self.operator.uses_clock else None
+        if now_us is not None:
+            attributes[CLOCK] = now_us
+        given = BatchInput.of(batch, rows, watermark.before, watermark.at, now_us)
         previous = self._input_link(batch)
         if self._neighbour is not None and batch > self._logs.first_batch:
             check_evaluated(self._neighbour, batch)
@@ -317,6 +322,9 @@ class Bucket:
     ) -> Published:
         policy = self._checkpoints.policy
         attributes = output_attributes(outcome, chosen, account, policy, state.rates, recovery)
+        alarm_us = self.operator.next_alarm(state.pieces)
+        if alarm_us is not None:
+            attributes[ALARM] = alarm_us
         return self._output.append(
             batch,
             output_frames(outcome, chosen),

@@ -1,15 +1,25 @@
-"""Whether another batch is due though no rows have come: the next watermark may close windows."""
+"""Whether another batch is due though no rows have come: the next watermark may close windows, or a
+time that the operator waits for has come."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from trailmark.engine.watermark import Watermark
 from trailmark.errors import MissingSegment
-from trailmark.log import Footer, OperatorMeta, Storage, StreamLog, read_meta
+from trailmark.log import (
+    Clock,
+    Footer,
+    OperatorMeta,
+    Storage,
+    StreamLog,
+    read_meta,
+    wall_clock_us,
+)
 from trailmark.operators.kinds import form_of
 from trailmark.operators.protocol import Port
-from trailmark.records import NO_BATCH, Stream
+from trailmark.records import ALARM, NO_BATCH, Stream
 
 #: Footers that are read at the same time; from an object store each takes a round trip.
 _READS_AT_ONCE = 16
@@ -24,11 +34,14 @@ class DueBatch:
         The newest batch that was seen to ask for another one; NO_BATCH if none did.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, clock: Clock = wall_clock_us) -> None:
         self.after = NO_BATCH
+        self._clock = clock
+        self._alarm_us: int | None = None
         self._storage = storage
         self._outputs: list[StreamLog] = []
         self._ports: tuple[Port, ...] = ()
+        self._has_times = False
         self._newest = NO_BATCH
         self._judged = NO_BATCH
 
@@ -40,18 +53,20 @@ class DueBatch:
                 return
             self._open(meta)
         self._newest = self._find_newest()
-        if self._newest == self._judged:
-            return
-        footers = self._footers(self._newest)
-        if footers is not None:
-            if Watermark.behind(footers, self._ports).has_moved:
+        if self._newest != self._judged:
+            footers = self._footers(self._newest)
+            if footers is None:
+                return
+            if self._has_times and Watermark.behind(footers, self._ports).has_moved:
                 self.after = self._newest
+            self._alarm_us = _earliest_alarm(footers)
             self._judged = self._newest
+        if self._alarm_us is not None and self._alarm_us <= self._clock():
+            self.after = self._newest
 
     def _open(self, meta: OperatorMeta) -> None:
         self._ports = form_of(meta).ports
-        has_times = any(port.event_time is not None for port in self._ports)
-        assert has_times, "only event time moves a watermark"
+        self._has_times = any(port.event_time is not None for port in self._ports)
         self._outputs = [
             StreamLog(self._storage, Stream.OUTPUT, meta.log_id, bucket)
             for bucket in range(meta.buckets)
@@ -74,3 +89,9 @@ class DueBatch:
                 return list(pool.map(lambda log: log.read_footer(batch)[0], self._outputs))
         except MissingSegment:
             return None
+
+
+def _earliest_alarm(footers: Sequence[Footer]) -> int | None:
+    """The time that the first of all buckets waits for."""
+    found = [footer.attributes.get(ALARM) for footer in footers]
+    return min((each for each in found if isinstance(each, int)), default=None)

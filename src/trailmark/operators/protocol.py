@@ -62,6 +62,8 @@ class BatchInput:
     NO_BATCH if none are written.
     ``lists_changed`` asks for all pieces that the batch has changed.
     ``rows`` are those of the first port, ``others`` those of further ones, in ``order``.
+    ``now_us`` is the time of the batch, for operators that use the clock: it is logged, and the
+    same in a replay.
     """
 
     batch: int
@@ -72,14 +74,28 @@ class BatchInput:
     lists_changed: bool = False
     others: tuple[pa.RecordBatch, ...] = ()
     order: Order | None = None
+    now_us: int | None = None
 
     @classmethod
     def of(
-        cls, batch: int, rows: PortRows, late_before: int | None, watermark: int | None
+        cls,
+        batch: int,
+        rows: PortRows,
+        late_before: int | None,
+        watermark: int | None,
+        now_us: int | None = None,
     ) -> BatchInput:
         """The batch with the rows of all ports."""
         first, *others = rows.tables
-        return cls(batch, first, late_before, watermark, others=tuple(others), order=rows.order)
+        return cls(
+            batch,
+            first,
+            late_before,
+            watermark,
+            others=tuple(others),
+            order=rows.order,
+            now_us=now_us,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +203,14 @@ class Operator(Protocol[StateT]):
     def rebuilds_from_openings(self) -> bool:
         """Whether the input since the oldest open piece opened is all that the open pieces are
         made of, whatever was open before."""
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether it asks what time it is."""
+
+    def next_alarm(self, state: StateT) -> int | None:
+        """The time by the clock at which it wants a batch, whether rows come or not; None if it
+        does not."""
 
     def describe(self) -> Mapping[str, Any]:
         """What must not change while a log is in use; ``operator`` names its kind."""

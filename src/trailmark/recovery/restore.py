@@ -12,7 +12,7 @@ from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog, read_ports
 from trailmark.log.json_text import whole
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port, State
-from trailmark.records import NO_BATCH, Foundation
+from trailmark.records import CLOCK, NO_BATCH, Foundation
 from trailmark.recovery.plan import RecoveryPlan, records_of
 from trailmark.values import dataclass
 
@@ -129,7 +129,8 @@ def batch_input(segment: Segment, ports: Sequence[Port]) -> BatchInput:
     rows = read_ports(segment, ports)
     late_before = logged_time(segment.footer, "late_before", segment.origin)
     watermark = logged_time(segment.footer, "watermark", segment.origin)
-    return BatchInput.of(segment.batch, rows, late_before, watermark)
+    now_us = logged_time(segment.footer, CLOCK, segment.origin)
+    return BatchInput.of(segment.batch, rows, late_before, watermark, now_us)
 
 
 def logged_time(footer: Footer, name: str, origin: Origin) -> int | None:

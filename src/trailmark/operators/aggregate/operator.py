@@ -60,6 +60,8 @@ class _Batch(NamedTuple):
 class Aggregate:
     """An aggregate bound to the schema of its input. Implements ``Operator``."""
 
+    uses_clock = False
+
     def __init__(
         self,
         schema: pa.Schema,
@@ -141,6 +143,9 @@ class Aggregate:
 
     def looks_back(self, table: StateTable) -> None:
         """Windows hold what they need of their tuples."""
+
+    def next_alarm(self, table: StateTable) -> None:
+        """Windows close by event time alone."""
 
     def touched(self, table: StateTable, given: BatchInput) -> Slots:
         rows, _ = self._with_times(given.rows)

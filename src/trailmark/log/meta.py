@@ -20,6 +20,9 @@ from trailmark.records import INPUT_PORT, MOST_PORTS
 from trailmark.values import dataclass
 
 META_PATH = "meta.json"
+#: What may differ from the description that is stored, as far as `OperatorMeta` says.
+_STATE, _ABOUT = "state", "about"
+_NOT_COMPARED = frozenset({_STATE, _ABOUT})
 #: What a written stream says instead of the name of an operator.
 WRITTEN_STREAM = "stream"
 
@@ -33,13 +36,13 @@ class LoggedPort:
 
     def to_json(self) -> JsonObject:
         """The port as it is stored."""
-        return {"name": self.name, "schema": _schema_to_json(self.schema)}
+        return {"name": self.name, "schema": schema_to_json(self.schema)}
 
     @classmethod
     def from_json(cls, stored: object) -> LoggedPort:
         """From what is stored; raises ``KeyError`` or ``ValueError``."""
         fields = object_of(stored)
-        return cls(text_of(fields["name"]), _schema_from_json(object_of(fields["schema"])))
+        return cls(text_of(fields["name"]), schema_from_json(object_of(fields["schema"])))
 
 
 def one_port(schema: pa.Schema) -> tuple[LoggedPort, ...]:
@@ -55,7 +58,8 @@ class OperatorMeta:
     ----------
     operator
         A JSON object that describes the operator: windows, functions, policy, as the layers above
-        see fit. Any difference is a change of the query.
+        see fit. Any difference is a change of the query, but for ``about``, which only tells, and
+        for columns that are added to ``state``.
     ports
         The inputs, in the order of their frames in the input log; none of a written stream.
     result_schema
@@ -98,7 +102,7 @@ class OperatorMeta:
                 "operator": self.operator,
                 "ports": [port.to_json() for port in self.ports],
                 "query_id": self.query_id,
-                "result_schema": _schema_to_json(self.result_schema),
+                "result_schema": schema_to_json(self.result_schema),
                 "version": FORMAT_VERSION,
             },
             "operator",
@@ -115,7 +119,7 @@ class OperatorMeta:
             return cls(
                 operator=object_of(body["operator"]),
                 ports=_ports_of_1(body) if body["version"] == 1 else _ports_of(body),
-                result_schema=_schema_from_json(object_of(body["result_schema"])),
+                result_schema=schema_from_json(object_of(body["result_schema"])),
                 buckets=whole(body["buckets"], 1, MOST_BUCKETS),
                 query_id=None if body["query_id"] is None else text_of(body["query_id"]),
                 first_batch=whole(body["first_batch"], 0, LARGEST_BATCH),
@@ -189,8 +193,28 @@ def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
     yield from _port_differences(stored.ports, expected.ports)
     yield from _schema_differences("result", stored.result_schema, expected.result_schema)
     # Compared as it is stored: a tuple and a list are the same thing there.
-    is_now = json_text.load(json_text.dump(expected.operator, "operator"))
-    yield from _json_differences("operator", stored.operator, is_now)
+    is_now = json_text.load(json_text.dump(expected.operator, "operator")) or {}
+    yield from _state_differences(stored.operator, is_now)
+    compared = [
+        {name: each for name, each in described.items() if name not in _NOT_COMPARED}
+        for described in (stored.operator, is_now)
+    ]
+    yield from _json_differences("operator", *compared)
+
+
+def _state_differences(stored: JsonObject, expected: JsonObject) -> Iterator[str]:
+    """Columns of a state that are gone or of another type; further ones are no difference."""
+    if _STATE not in stored or _STATE not in expected:
+        return
+    try:
+        old = {f.name: f.type for f in schema_from_json(object_of(stored[_STATE]))}
+        new = {f.name: f.type for f in schema_from_json(object_of(expected[_STATE]))}
+    except (KeyError, ValueError, OSError, pa.ArrowException):
+        yield f"operator.state: {stored[_STATE]} -> {expected[_STATE]}"
+        return
+    for name, before in old.items():
+        if new.get(name) != before:
+            yield f"state column {name}: {before} -> {new.get(name, 'absent')}"
 
 
 def _port_differences(
@@ -253,11 +277,12 @@ def _ports_of(body: JsonObject) -> tuple[LoggedPort, ...]:
 
 def _ports_of_1(body: JsonObject) -> tuple[LoggedPort, ...]:
     """Of the first version of the format, where every operator has one input."""
-    schema = _schema_from_json(object_of(body["input_schema"]))
+    schema = schema_from_json(object_of(body["input_schema"]))
     return () if _names_stream(object_of(body["operator"])) else one_port(schema)
 
 
-def _schema_to_json(schema: pa.Schema) -> JsonObject:
+def schema_to_json(schema: pa.Schema) -> JsonObject:
+    """Columns as they are stored, for programs and for people."""
     bare = pa.schema([each.remove_metadata() for each in schema])
     return {
         "arrow_ipc": base64.b64encode(bare.serialize()).decode(),
@@ -265,7 +290,9 @@ def _schema_to_json(schema: pa.Schema) -> JsonObject:
     }
 
 
-def _schema_from_json(stored: JsonObject) -> pa.Schema:
+def schema_from_json(stored: JsonObject) -> pa.Schema:
+    """From what is stored; raises ``KeyError``, ``ValueError``, ``OSError`` or an
+    ``ArrowException``."""
     data = base64.b64decode(text_of(stored["arrow_ipc"]), validate=True)
     schema = pa.ipc.read_schema(pa.py_buffer(data))
     # Names are bytes to Arrow, and text to everybody else: those that are none raise here.

@@ -8,6 +8,7 @@ Every failure a user can meet has its own class and says what happened, where, a
     │   ├── UnsupportedType       a column type this operator cannot take
     │   ├── SchemaChanged         the log was written with other columns, windows or functions
     │   └── ValueOverflow         a sum or average does not fit the result type
+    ├── OperatorError             the code of a user-defined operator failed, or broke its promise
     ├── StorageError              the storage refused or failed
     │   ├── CacheLost             the host's cache of operator state was deleted while in use
     │   ├── DiskFull
@@ -87,6 +88,10 @@ class SchemaChanged(SchemaError):
 
 class ValueOverflow(SchemaError, ArithmeticError):
     """A sum or average does not fit the result type."""
+
+
+class OperatorError(TrailmarkError):
+    """The code of a user-defined operator failed, or broke its promise."""
 
 
 class StorageError(TrailmarkError):

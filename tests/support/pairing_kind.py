@@ -31,6 +31,7 @@ class PairingForm(LoggedForm):
         described = Pairing((left, right))
         self.ports = described.ports
         self.results = self.shown_schema = described.result_schema
+        self.pieces = pa.schema([self.results.field(name) for name in self.keys])
         self.identities = described.identities
         if meta.ports != tuple(port.logged for port in self.ports):
             raise ValueError("other inputs than those of a pairing")

@@ -15,7 +15,9 @@ from trailmark.log.damage import USE_A_NEWER_ONE
 from trailmark.log.json_text import shown
 from trailmark.log.meta import META_PATH
 from trailmark.operators.aggregate.logged import AggregateForm, aggregate_title
+from trailmark.operators.keyed.logged import KeyedForm, keyed_title
 from trailmark.operators.logged import LoggedForm
+from trailmark.operators.whole.logged import WholeForm, whole_title
 from trailmark.values import dataclass
 
 
@@ -36,7 +38,11 @@ class OperatorKind:
     title: Callable[[Mapping[str, Any]], str]
 
 
-_KINDS = {"aggregate": OperatorKind(AggregateForm, aggregate_title)}
+_KINDS = {
+    "aggregate": OperatorKind(AggregateForm, aggregate_title),
+    "keyed": OperatorKind(KeyedForm, keyed_title),
+    "whole": OperatorKind(WholeForm, whole_title),
+}
 
 
 def kind_of(meta: OperatorMeta) -> OperatorKind:

@@ -36,6 +36,8 @@ class LoggedForm(ABC):
         The columns of results as they are logged.
     shown_schema
         The columns of results as readers see them.
+    pieces
+        The columns that name a piece, as readers see them.
     identities
         What tells its pieces from one another.
     """
@@ -44,6 +46,7 @@ class LoggedForm(ABC):
     ports: tuple[Port, ...]
     results: pa.Schema
     shown_schema: pa.Schema
+    pieces: pa.Schema
     identities: Identities
     #: Columns of its logs that are moments, in microseconds, though they are numbers.
     moments: frozenset[str] = frozenset()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 
 from trailmark.checkpoint.account import Account
 from trailmark.errors import SettingError
@@ -113,20 +114,22 @@ class _Everything:
     def __init__(self, form: LoggedForm) -> None:
         self._form = form
         shown = form.shown_schema
-        values = [field for field in shown if field.name not in form.keys]
+        values = [field for field in shown if field.name not in form.pieces.names]
         self.schema = pa.schema(
             [
                 pa.field("kind", pa.string()),
                 pa.field("batch", pa.int64()),
                 pa.field("bucket", pa.int32()),
                 pa.field("open_windows", pa.int64()),
-                *(shown.field(name) for name in form.keys),
+                *form.pieces,
                 *values,
                 pa.field("state", _STATE),
             ]
         )
         taken = {"kind", "batch", "bucket", "open_windows", "state"}
-        clash = sorted(taken.intersection(shown.names))
+        names = {*shown.names, *form.pieces.names}
+        clash = sorted(taken & names)
+        clash += [f.name for f in form.pieces if not _fits(f, shown)]
         if clash:
             raise SettingError(
                 f"The operator has columns of its own named {', '.join(clash)}, as all records do.",
@@ -170,6 +173,12 @@ class _Everything:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
+def _fits(piece: pa.Field, results: pa.Schema) -> bool:
+    """Whether results have no other column of this name."""
+    places = results.get_all_field_indices(piece.name)
+    return all(results.field(place).type == piece.type for place in places)
+
+
 def _as_map(rows: pa.Table) -> pa.Array:
     """All columns of each row as a map from name to text, without a loop over rows."""
     names = [name.removeprefix("$") for name in rows.schema.names]
@@ -185,6 +194,14 @@ def _as_map(rows: pa.Table) -> pa.Array:
 
 def _as_text(column: pa.Array) -> pa.Array:
     """Values as text; bytes as hexadecimal digits."""
+    if pa.types.is_map(column.type):
+        keys, items = _as_text(column.keys), _as_text(column.items).fill_null("null")
+        entries = compute.binary_join_element_wise(keys, items, ": ")
+        lists = pa.ListArray.from_arrays(column.offsets, entries)
+        return _joined(lists, "{", "}")
+    if pa.types.is_list(column.type):
+        elements = _as_text(column.values).fill_null("null")
+        return _joined(pa.ListArray.from_arrays(column.offsets, elements), "[", "]")
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     if not pa.types.is_binary(column.type):
@@ -197,3 +214,8 @@ def _as_text(column: pa.Array) -> pa.Array:
     doubled = np.frombuffer(offsets, dtype=np.int32)[: len(column) + 1] * 2
     buffers = [validity, pa.py_buffer(doubled.tobytes()), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(column), buffers)
+
+
+def _joined(lists: pa.ListArray, first: str, last: str) -> pa.Array:
+    """Lists of texts as one text each."""
+    return compute.binary_join_element_wise(first, compute.binary_join(lists, ", "), last, "")

@@ -49,6 +49,7 @@ class AggregateForm(LoggedForm):
         self.shown_schema = meta.result_schema
         if self._bounds is not None:
             self.shown_schema = self._bounds.joined_schema(meta.result_schema)
+        self.pieces = pa.schema([self.shown_schema.field(name) for name in self.keys])
 
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         for field in footprints.schema:

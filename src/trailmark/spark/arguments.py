@@ -24,12 +24,12 @@ _DEFAULT_OBJECTIVE = "5 seconds"
 class CommonArguments:
     """How an operator is to keep its state and its logs, whatever it computes.
 
-    ``path`` is as it was given: what it stands for depends on the DataFrame. ``buckets`` is None
-    where the choice is left to Trailmark.
+    ``path`` is as it was given: what it stands for depends on the DataFrame. ``policy`` is None for
+    an operator without logs. ``buckets`` is None where the choice is left to Trailmark.
     """
 
     path: str | os.PathLike[str]
-    policy: Policy
+    policy: Policy | None
     buckets: int | None
     retain_batches: int | None
     log_settings: LogSettings
@@ -38,7 +38,7 @@ class CommonArguments:
     @classmethod
     def checked(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None,
         *,
         checkpoint: Policy | None,
         recover_within: str | timedelta | None,
@@ -46,13 +46,26 @@ class CommonArguments:
         retain_batches: int | None,
         durability: Durability | Literal["synced", "unsynced"],
         cache_dir: str | os.PathLike[str] | None,
+        may_be_unlogged: bool = False,
     ) -> CommonArguments:
-        """The arguments as users give them; wrong ones are refused by name."""
-        policy = _policy(checkpoint, recover_within)
+        """The arguments as users give them; wrong ones are refused by name.
+
+        With ``may_be_unlogged`` an operator of which neither a policy nor an objective is given has
+        no logs.
+        """
+        is_unlogged = may_be_unlogged and checkpoint is None and recover_within is None
+        policy = None if is_unlogged else _policy(checkpoint, recover_within)
+        if path is None and policy is not None:
+            raise SettingError(
+                "The operator needs a path for its logs.",
+                where="path",
+                fix="For example path='/data/counts', or checkpoint=None for an operator without "
+                "logs, whose state is lost when the query stops.",
+            )
         _check_retained(retain_batches)
         _check_buckets(buckets)
         return cls(
-            path,
+            "" if path is None else path,
             policy,
             buckets,
             retain_batches,

@@ -27,12 +27,14 @@ from trailmark.spark import paths
 from trailmark.spark.apart import check_apart
 from trailmark.spark.arguments import CommonArguments
 from trailmark.spark.control import control_rows, find_control_keys, named
+from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
 from trailmark.spark.ticks import no_rows_but_ticks
 from trailmark.spark.types import spark_type
+from trailmark.spark.unlogged import check_unlogged, run_unlogged
 from trailmark.spark.workers import carried
 from trailmark.values import dataclass
 
@@ -55,6 +57,8 @@ class Operation:
         Columns of the results whose types on Spark do not follow from those of Arrow.
     at_end
         Results to add, from the last state, where a DataFrame does not stream and so has an end.
+    initial
+        States that keys begin with.
     """
 
     name: str
@@ -63,29 +67,40 @@ class Operation:
     results_from: str
     known_fields: tuple[spark.StructField, ...] = ()
     at_end: Callable[[Any], pa.RecordBatch] | None = None
+    initial: InitialState | None = None
 
 
 def operate(df: DataFrame, operation: Operation, given: CommonArguments) -> DataFrame:
     """The results of an operation on a DataFrame that `check_dataframe` has let pass."""
     keys = [df.schema[name] for name in operation.keys]
     schema = _result_schema(operation, keys)
+    if given.policy is None and df.isStreaming:
+        check_unlogged(operation.operator)
     plan = _plan(df, operation, keys, given)
-    if df.isStreaming:
+    if df.isStreaming and plan.policy is not None:
         paths.remember(plan.path)
         attend_queries(df.sparkSession)
-    run = run_micro_batch if df.isStreaming else run_batch
+    run = _task(plan) if df.isStreaming else run_batch
     task = carried(run, plan, f"trailmark_{operation.name}")
     return _shuffled(df, plan, keys).mapInArrow(task, schema)
+
+
+def _task(plan: Plan) -> Callable[..., Any]:
+    return run_micro_batch if plan.policy is not None else run_unlogged
 
 
 def _plan(
     df: DataFrame, operation: Operation, keys: list[spark.StructField], given: CommonArguments
 ) -> Plan:
     """What every task is told."""
-    operator = operation.operator
-    path = _location(df, given)
-    stored = _stored_logs(path, operator, given) if df.isStreaming else None
+    operator, has_logs = operation.operator, df.isStreaming and given.policy is not None
+    path = _location(df, given) if given.policy is not None else ""
+    stored = _stored_logs(path, operator, given) if has_logs else None
     buckets, control = _control(df, keys, given.buckets if stored is None else stored.buckets)
+    initial = None
+    if operation.initial is not None and has_logs:
+        where = (path, given.log_settings, buckets, control)
+        initial = operation.initial.stored(*where, stored)
     return Plan(
         operation.name,
         operator,
@@ -97,7 +112,8 @@ def _plan(
         given.cache_root,
         given.retain_batches,
         operation.at_end,
-        df.isStreaming and _ticks(operator, stored),
+        has_logs and _ticks(operator, stored),
+        initial,
     )
 
 
@@ -125,7 +141,7 @@ def _ticks(operator: AnyOperator, stored: OperatorMeta | None) -> bool:
     """Whether the query has a source of ticks. Spark lets nobody add one to a query that has begun
     without."""
     has_event_time = any(port.event_time is not None for port in operator.ports)
-    return has_event_time and (stored is None or has_ticks(stored))
+    return (has_event_time or operator.uses_clock) and (stored is None or has_ticks(stored))
 
 
 def _control(

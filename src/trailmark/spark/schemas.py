@@ -33,10 +33,13 @@ _PLAIN = (
 _UTC = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 
 
-def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """The columns as they are stored and handed to Spark; refused if some cannot be."""
+def arrow_schema(
+    schema: spark.StructType, where: str = "schema", place: str = "a stream"
+) -> pa.Schema:
+    """The columns as they are stored and handed to Spark; refused if some cannot be kept in
+    ``place``, as part of the argument ``where``."""
     for field in schema:
-        _check(field.dataType, field.name)
+        _check(field.dataType, field.name, where, place)
     return to_arrow_schema(schema, **_UTC)  # type: ignore[arg-type]
 
 
@@ -77,18 +80,18 @@ def as_asked(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _check(kind: spark.DataType, column: str) -> None:
+def _check(kind: spark.DataType, column: str, where: str, place: str) -> None:
     if isinstance(kind, spark.ArrayType):
-        _check(kind.elementType, f"{column}.element")
+        _check(kind.elementType, f"{column}.element", where, place)
     elif isinstance(kind, spark.MapType):
-        _check(kind.keyType, f"{column}.key")
-        _check(kind.valueType, f"{column}.value")
+        _check(kind.keyType, f"{column}.key", where, place)
+        _check(kind.valueType, f"{column}.value", where, place)
     elif isinstance(kind, spark.StructType):
         for field in kind:
-            _check(field.dataType, f"{column}.{field.name}")
+            _check(field.dataType, f"{column}.{field.name}", where, place)
     elif not isinstance(kind, _PLAIN):
         raise UnsupportedType(
-            f"Column {column!r} of type {kind.simpleString()} cannot be kept in a stream.",
-            where="schema",
+            f"Column {column!r} of type {kind.simpleString()} cannot be kept in {place}.",
+            where=where,
             fix="Cast it, to a string for example, or leave it out.",
         )

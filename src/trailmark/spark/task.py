@@ -7,7 +7,9 @@ the batch twice, or lose the task half-way: whoever comes next is answered from 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from trailmark.engine.commits import check_not_rolled_back
 from trailmark.engine.refused import leave_refusal
 from trailmark.engine.report import BatchReport
 from trailmark.errors import SettingError, TrailmarkError
-from trailmark.log import PortRows, Storage
+from trailmark.kernel.columns import contiguous
+from trailmark.log import PortRows, Storage, wall_clock_us
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port
 from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
+from trailmark.spark.initial import StoredStates
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.sessions import record_where_told
 from trailmark.spark.storages import storage_at
@@ -41,8 +45,10 @@ _ROWS_AT_ONCE = 1 << 16
 class Plan:
     """All that a task has to know, sent with every task.
 
-    ``name`` is what users call the operator, without ``tm.``. ``at_end`` gives the results to add
-    when a DataFrame that does not stream has ended.
+    ``name`` is what users call the operator, without ``tm.``. ``policy`` is None for an operator
+    without logs. ``at_end`` gives the results to add when a DataFrame that does not stream has
+    ended. ``initial`` is where the states are that keys begin with. ``run_id`` is another one
+    whenever the operator is defined.
     """
 
     name: str
@@ -50,50 +56,53 @@ class Plan:
     path: str
     buckets: int
     control: ControlKeys
-    policy: Policy
+    policy: Policy | None
     settings: LogSettings
     cache_root: str | None
     retain_batches: int | None
     at_end: Callable[[Any], pa.RecordBatch] | None
     ticks: bool
+    initial: StoredStates | None = None
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
     def port(self) -> Port:
-        """The input: on Spark, operators have one."""
-        (port,) = self.operator.ports
-        return port
+        """The input that comes from Spark: operators have one such."""
+        return self.operator.ports[0]
 
 
 def run_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The results of a bucket's rows in one pass, without logs: for DataFrames that do not
     stream."""
-    _, rows = _take_bucket(plan, batches)
+    _, rows = take_rows(plan, batches)
     operator = plan.operator
     state = operator.open(Memory(), NoHistory())
     arranged = operator.arrange(PortRows((rows,)))
-    outcome = operator.process(state, BatchInput.of(0, arranged, None, None))
-    yield from _for_spark(plan, operator.publish(outcome.results))
+    now_us = wall_clock_us() if operator.uses_clock else None
+    outcome = operator.process(state, BatchInput.of(0, arranged, None, None, now_us))
+    yield from for_spark(plan, operator.publish(outcome.results))
     if plan.at_end is not None:
-        yield from _for_spark(plan, operator.publish(plan.at_end(state)))
+        yield from for_spark(plan, operator.publish(plan.at_end(state)))
 
 
 def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The results of a bucket's rows of one micro-batch, once the log has them."""
-    batch, query_id = _position(plan)
+    batch, query_id = position(plan)
     storage = storage_at(plan.path, plan.settings)
     number: int | None = None
     try:
-        number, rows = _take_bucket(plan, batches)
+        number, rows = take_rows(plan, batches)
         report = _run_bucket(plan, storage, query_id, batch, number, rows)
     except TrailmarkError as error:
         _log.debug("bucket %s, batch %d", number, batch, exc_info=True)
         leave_refusal(storage, error, query_id, batch, number)
         # Without the way it came: Spark prints that first, and says what happened behind it.
         raise error.with_traceback(None) from None
-    yield from _for_spark(plan, report.results)
+    yield from for_spark(plan, report.results)
 
 
-def _take_bucket(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:
+def take_rows(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:
+    """The bucket of a task, and its rows."""
     return take_bucket(batches, plan.port.schema, plan.control, where=f"tm.{plan.name}")
 
 
@@ -111,6 +120,7 @@ def _run_bucket(
     )
     record_where_told(storage, plan.path, query_id)
     cache = StateCache(None if plan.cache_root is None else Path(plan.cache_root))
+    assert plan.policy is not None
     bucket = Bucket(
         plan.operator,
         logs,
@@ -122,13 +132,25 @@ def _run_bucket(
         in_step=True,
     )
     try:
-        return bucket.run(batch, rows)
+        return bucket.run(batch, _with_initial(plan, logs, batch, number, rows))
     finally:
         # The next batch of this bucket may run in any process; this one is used for others.
         bucket.close(lingers=True)
 
 
-def _position(plan: Plan) -> tuple[int, str]:
+def _with_initial(
+    plan: Plan, logs: OperatorLogs, batch: int, number: int, rows: pa.RecordBatch
+) -> PortRows:
+    """The rows of a batch, and with the first one the states that keys begin with."""
+    if len(plan.operator.ports) == 1:
+        return PortRows((rows,))
+    states = plan.operator.ports[1].schema.empty_table()
+    if batch == logs.first_batch and plan.initial is not None:
+        states = plan.initial.read(logs.storage, number)
+    return PortRows((rows, contiguous(states)))
+
+
+def position(plan: Plan) -> tuple[int, str]:
     """Batch and query of the running task."""
     context = TaskContext.get()
     assert context is not None, "runs in a task"
@@ -144,7 +166,7 @@ def _position(plan: Plan) -> tuple[int, str]:
     return int(batch), query_id
 
 
-def _for_spark(plan: Plan, results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def for_spark(plan: Plan, results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Results a part at a time, as Spark has them."""
     results = plan.operator.show(results)
     for first in range(0, results.num_rows, _ROWS_AT_ONCE):

@@ -44,6 +44,13 @@ def arrow_type(column: spark.StructField, argument: str) -> pa.DataType:
     return found
 
 
+def spreads_rows(kind: spark.DataType) -> bool:
+    """Whether a column of this type can decide which bucket takes a row, and have control keys."""
+    if isinstance(kind, spark.BinaryType) or not _compares_bytes(kind):
+        return False
+    return isinstance(kind, spark.DecimalType) or type(kind) in _ARROW
+
+
 def _compares_bytes(kind: spark.DataType) -> bool:
     """Under other collations, equal strings have different bytes."""
     return getattr(kind, "collation", "UTF8_BINARY") == "UTF8_BINARY"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import chosen_buckets, open_to_look
 from trailmark.cli.rows import plain_rows, row_text, value_text

@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import open_to_change
 from trailmark.streams.stored import StreamFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint
 from trailmark.status import OperatorStatus, ReaderStatus

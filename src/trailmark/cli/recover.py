@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import chosen_buckets, only_operator, open_to_look
 from trailmark.errors import LogError, SettingError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.cli.units import moment
 from trailmark.log.rows import as_bytes
+from trailmark.units import moment
 
 _T = pa.types
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint

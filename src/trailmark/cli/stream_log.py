@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.place import chosen_buckets
 from trailmark.cli.rows import plain_rows, row_text
 from trailmark.cli.selection import is_within, key_value

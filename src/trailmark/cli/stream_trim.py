@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.reader_table import held_text
 from trailmark.settings import DAY

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from trailmark.cli import stream_trim, units
+from trailmark import units
+from trailmark.cli import stream_trim
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import open_to_change, open_to_look
 from trailmark.cli.reader_table import held_text

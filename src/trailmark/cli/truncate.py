@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import Files, only_operator, open_to_change, open_to_look
 from trailmark.cli.question import check_can_ask, says_yes

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from trailmark.cli import units
+from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import find_logs, holds_stream
 from trailmark.cli.terminal import Paint, Passing

@@ -15,7 +15,7 @@ from tests.support.oracle import Row
 from tests.support.plain import plain_rows
 from tests.support.written import Written, write_logs
 from tests.unit.cli.conftest import Run, Said
-from trailmark.cli import units
+from trailmark import units
 from trailmark.kernel.columns import contiguous
 from trailmark.records import FrameKind
 from trailmark.windows import functions as f

@@ -14,8 +14,9 @@ import pytest
 
 from tests.support.written import Written, count_orders, write_logs
 from tests.unit.cli.conftest import Run
+from trailmark import units
 from trailmark.checkpoint.policy import Continuous
-from trailmark.cli import main, units
+from trailmark.cli import main
 from trailmark.engine import OperatorLogs
 from trailmark.engine.commits import mark_rolled_back
 from trailmark.log import LocalStorage

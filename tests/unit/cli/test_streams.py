@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.stored import BEGIN_US, QUERY, ROWS, SECOND, StoredAt, rows_of, stored_at
 from tests.unit.cli.conftest import Run, Said
-from trailmark.cli import main, units
+from trailmark import units
+from trailmark.cli import main
 from trailmark.log.readers import register
 from trailmark.records import Stream
 from trailmark.streams.manifest import read_manifest

@@ -7,7 +7,8 @@ import io
 
 import pytest
 
-from trailmark.cli import parser, units
+from trailmark import units
+from trailmark.cli import parser
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Guarded, Paint
 

@@ -30,6 +30,7 @@ from trailmark.checkpoint.cost_benefit import Benefits
 from trailmark.checkpoint.rounds import Rounds
 from trailmark.checkpoint.slow_windows import SlowShots
 from trailmark.checkpoint.snapshots import Deltas, LastTime, Snapshots
+from trailmark.checkpoint.wording import policy_promise, policy_title
 from trailmark.errors import SettingError
 from trailmark.settings import parse_duration
 from trailmark.values import dataclass
@@ -63,6 +64,14 @@ class Policy(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """All that it was given, as plain values: equal for policies that do the same."""
+
+    def title(self) -> str:
+        """Its name and what it was given, in words."""
+        return policy_title(self.describe())
+
+    def promise(self) -> str:
+        """What a recovery of a bucket can rely on under it, or cannot, in words."""
+        return policy_promise(self.describe())
 
 
 @dataclass(frozen=True, slots=True)

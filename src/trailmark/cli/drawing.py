@@ -139,7 +139,7 @@ def _activity_text(activities: Sequence[Activity]) -> str:
 
 
 def _facts(status: OperatorStatus) -> Iterator[str]:
-    policies = dict.fromkeys(_policy_text(b) for b in status.buckets if b.policy is not None)
+    policies = dict.fromkeys(b.policy_title for b in status.buckets if b.policy is not None)
     yield f"policy            {' / '.join(policies) or '-'}"
     yield f"last recovery     {_recovery_text(status)}"
     buckets = status.buckets
@@ -158,22 +158,6 @@ def _facts(status: OperatorStatus) -> Iterator[str]:
         size = units.size(sum(bucket.aside[1] for bucket in buckets))
         parts.append(f"set aside {size} in {units.some(aside, 'file')}")
     yield f"on disk           {', '.join(parts)}"
-
-
-def _policy_text(bucket: BucketStatus) -> str:
-    """The policy and what it was given, whichever policy it is."""
-    assert bucket.policy is not None
-    given = []
-    for name, value in bucket.policy.items():
-        if name == "policy" or value is None:
-            continue
-        if name.endswith("_us") and isinstance(value, int):
-            given.append(f"{name.removesuffix('_us')} {units.duration(value)}")
-        elif isinstance(value, int) and not isinstance(value, bool):
-            given.append(f"{name} {value:,}")
-        else:
-            given.append(f"{name} {value}")
-    return f"{bucket.policy_name} ({', '.join(given)})" if given else bucket.policy_name
 
 
 def _recovery_text(status: OperatorStatus) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trailmark.checkpoint.account import Account
+from trailmark.checkpoint.wording import policy_title
 from trailmark.engine.refused import Refusal
 from trailmark.records import NO_BATCH
 from trailmark.status.readers import ReaderStatus
@@ -141,9 +142,9 @@ class BucketStatus:
         return None if oldest is None or oldest == NO_BATCH else self.batch - oldest
 
     @property
-    def policy_name(self) -> str:
-        """What the policy calls itself."""
-        return str((self.policy or {}).get("policy", "unknown"))
+    def policy_title(self) -> str:
+        """The policy and what it was given, in words."""
+        return policy_title(self.policy or {})
 
     @property
     def objective_us(self) -> int | None:

@@ -280,7 +280,8 @@ def test_fields_and_policies_that_are_unknown_here_are_taken_as_they_are() -> No
     _append(run, 1, attributes)
     (bucket,) = _status(run).buckets
     assert bucket.account == report.account
-    assert (bucket.policy_name, bucket.objective_us) == ("by the moon", 77)
+    assert bucket.policy_title == "by the moon (objective 77 us, phase 3)"
+    assert bucket.objective_us == 77
     assert bucket.is_within_objective is (report.account.predicted_us <= 77)
     assert bucket.newest is not None
     assert bucket.newest.late_rows == 0
@@ -295,7 +296,7 @@ def test_a_footer_without_an_account_is_a_problem_and_no_crash() -> None:
     (bucket,) = _status(run).buckets
     assert bucket.account is None
     assert "no account" in bucket.problem
-    assert (bucket.policy_name, bucket.is_within_objective) == ("unknown", None)
+    assert (bucket.policy_title, bucket.is_within_objective) == ("unknown", None)
 
 
 def _append(run: Followed, batch: int, attributes: dict[str, object]) -> None:
@@ -311,7 +312,7 @@ def test_no_policy_writes_no_footprints_and_the_picture_says_so() -> None:
     run.query.policy = NoCheckpoint()
     run.run()
     (bucket,) = _status(run).buckets
-    assert bucket.policy_name == "none"
+    assert bucket.policy_title == "none"
     assert bucket.objective_us is None
     assert bucket.recent is not None
     assert bucket.recent.footprints == 0

@@ -28,6 +28,7 @@ if _typing.TYPE_CHECKING:
         Delta,
         FullSnapshot,
         NoCheckpoint,
+        Periodic,
         SlowWindows,
         UpstreamBackup,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "Delta",
     "FullSnapshot",
     "NoCheckpoint",
+    "Periodic",
     "SlowWindows",
     "TrailmarkError",
     "UpstreamBackup",
@@ -68,7 +70,7 @@ _LATER = {
     **dict.fromkeys(
         (
             *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "NoCheckpoint"),
-            *("SlowWindows", "UpstreamBackup"),
+            *("Periodic", "SlowWindows", "UpstreamBackup"),
         ),
         "trailmark.checkpoint.policy",
     ),

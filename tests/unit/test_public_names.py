@@ -15,7 +15,7 @@ def test_public_names_are_sorted_and_complete() -> None:
     later = {  # imported when they are asked for
         *("aggregate", "listen", "read_table", "register"),
         *("Continuous", "CostBenefit", "Delta", "FullSnapshot"),
-        *("NoCheckpoint", "SlowWindows", "UpstreamBackup"),
+        *("NoCheckpoint", "Periodic", "SlowWindows", "UpstreamBackup"),
     }
     defined = later | {
         name

@@ -339,11 +339,12 @@ class FullSnapshot(Policy):
     asynchronous: bool = False
 
     def __post_init__(self) -> None:
-        check_every(self.every, "FullSnapshot")
+        name = type(self).__name__
+        check_every(self.every, name)
         if not isinstance(self.asynchronous, bool):
             raise SettingError(
                 f"asynchronous must be True or False, got {self.asynchronous!r}.",
-                where="FullSnapshot(asynchronous=...)",
+                where=f"{name}(asynchronous=...)",
             )
 
     @property
@@ -360,6 +361,22 @@ class FullSnapshot(Policy):
             **describe_every(self.every),
             "asynchronous": self.asynchronous,
         }
+
+
+class Periodic(FullSnapshot):
+    """Writes the whole state every so often: `FullSnapshot` by the name that languages for streams
+    give it.
+
+    There a checkpoint is a setting of an operator, such as "every 10 seconds", whatever its state
+    is made of. It is the same policy: logs of the one go on under the other.
+
+    Examples
+    --------
+    >>> Periodic("10 seconds").describe() == FullSnapshot("10 seconds").describe()
+    True
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from trailmark.checkpoint.policy import (
     Delta,
     FullSnapshot,
     NoCheckpoint,
+    Periodic,
     Policy,
     SlowWindows,
     UpstreamBackup,
@@ -31,6 +33,7 @@ _NEEDED: dict[type[Policy], dict[str, Any]] = {
     CostBenefit: {"failure_rate": "1 per day"},
     SlowWindows: {"threshold": "1 second", "period": "1 second"},
     FullSnapshot: {"every": 2},
+    Periodic: {"every": 2},
     Delta: {"every": 2},
 }
 _BUDGET = {"interval": "1 ms", "period": "1 second"}
@@ -58,6 +61,8 @@ _WRONG: list[tuple[type[Policy], str, Sequence[Any]]] = [
     (SlowWindows, "shots", _NO_POSITIVE),
     (FullSnapshot, "every", _NO_EVERY),
     (FullSnapshot, "asynchronous", ["often", 1, 0, None, _NAN]),
+    (Periodic, "every", _NO_EVERY),
+    (Periodic, "asynchronous", ["often", 1, 0, None, _NAN]),
     (Delta, "every", _NO_EVERY),
     (Delta, "full_every", _NO_POSITIVE),
 ]
@@ -216,6 +221,30 @@ def test_the_same_time_in_other_words_has_the_same_description() -> None:
     assert FullSnapshot("1 minute").describe() == FullSnapshot(timedelta(seconds=60)).describe()
     assert Continuous.within("1 s").describe() == Continuous.within("1000 ms").describe()
     assert CostBenefit("60 per minute").describe() == CostBenefit(1).describe()
+
+
+@pytest.mark.parametrize("every", [1, 50, "10 seconds", timedelta(milliseconds=5)])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_periodic_is_a_full_snapshot_by_another_name(every: Any, asynchronous: bool) -> None:
+    periodic = Periodic(every, asynchronous)
+    snapshot = FullSnapshot(every, asynchronous)
+    assert isinstance(periodic, FullSnapshot)
+    assert periodic.describe() == snapshot.describe()
+    assert periodic.every_us == snapshot.every_us
+    assert pickle.loads(pickle.dumps(periodic)) == periodic  # noqa: S301  (made here)
+    assert str(periodic) == str(snapshot).replace("FullSnapshot", "Periodic")
+    with pytest.raises(AttributeError):
+        periodic.every = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", [FullSnapshot, Periodic])
+def test_a_snapshot_is_refused_by_the_name_that_it_was_given(kind: type[FullSnapshot]) -> None:
+    with pytest.raises(SettingError) as refused:
+        kind(0)
+    assert refused.value.where == f"{kind.__name__}(every=...)"
+    with pytest.raises(SettingError) as refused:
+        kind(1, asynchronous=2)  # type: ignore[arg-type]
+    assert refused.value.where == f"{kind.__name__}(asynchronous=...)"
 
 
 def test_who_checks_single_windows_gives_each_a_footprint_when_it_opens() -> None:

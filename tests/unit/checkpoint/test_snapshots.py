@@ -15,7 +15,7 @@ from tests.support.orders import count_case, random_orders, random_timed_orders,
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from tests.support.work import Costs, Worked
-from trailmark.checkpoint.policy import Delta, FullSnapshot, Policy
+from trailmark.checkpoint.policy import Delta, FullSnapshot, Periodic, Policy
 from trailmark.engine import BatchReport
 from trailmark.records import Foundation
 
@@ -85,7 +85,9 @@ def _batches_written(policy: Policy, idle_us: float) -> list[int]:
     return [r.batch for r in reports if r.footprints_opened + r.footprints_checked]
 
 
-@pytest.mark.parametrize("policy", [FullSnapshot("5 seconds"), Delta("5 seconds")], ids=str)
+@pytest.mark.parametrize(
+    "policy", [FullSnapshot("5 seconds"), Periodic("5 seconds"), Delta("5 seconds")], ids=str
+)
 def test_a_snapshot_is_written_in_the_first_batch_that_ends_so_long_after_the_last(
     policy: Policy,
 ) -> None:
@@ -93,6 +95,20 @@ def test_a_snapshot_is_written_in_the_first_batch_that_ends_so_long_after_the_la
     assert _batches_written(policy, 2 * _SECOND_US) == [0, 3, 6, 9, 12, 15, 18, 21]
     assert _batches_written(policy, 60 * _SECOND_US) == list(range(24))
     assert _batches_written(policy, 0.0) == [0]
+
+
+@pytest.mark.parametrize(("first", "then"), [(FullSnapshot, Periodic), (Periodic, FullSnapshot)])
+def test_logs_go_on_in_the_same_rhythm_under_the_other_name(
+    first: type[FullSnapshot], then: type[FullSnapshot], tmp_path: Path
+) -> None:
+    """The table is in the cache, so nothing is written before it is due."""
+    run = Followed(_CASES["tumbling"], first(7), cache_root=tmp_path)
+    run.run(10)
+    run.query.stop()
+    run.query.policy = then(7)
+    run.run()
+    run.query.stop()
+    assert [batch for batch in range(_BATCHES) if _written(run, batch)] == [0, 7, 14]
 
 
 @_KINDS

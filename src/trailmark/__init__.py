@@ -33,6 +33,7 @@ if _typing.TYPE_CHECKING:
         UpstreamBackup,
     )
     from trailmark.spark.aggregate import aggregate
+    from trailmark.spark.apply import apply
     from trailmark.spark.listener import listen
     from trailmark.spark.register import register
     from trailmark.streams.table import read_table
@@ -49,6 +50,7 @@ __all__ = [
     "UpstreamBackup",
     "UserFunction",
     "aggregate",
+    "apply",
     "avg",
     "count",
     "count_window",
@@ -75,6 +77,7 @@ _LATER = {
         "trailmark.checkpoint.policy",
     ),
     "aggregate": "trailmark.spark.aggregate",
+    "apply": "trailmark.spark.apply",
     "listen": "trailmark.spark.listener",
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from tests.support.crashes import run_crash_case, run_pairing_case
+from tests.support.crashes import OTHER_KINDS, run_case_of, run_crash_case
 from tests.support.meetings import run_random_meeting
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     while time.monotonic() - started < arguments.seconds:
         try:
             crashes += run_crash_case(first + cases)
-            crashes += run_pairing_case(first + cases)
+            crashes += sum(run_case_of(kind, first + cases) for kind in OTHER_KINDS)
             run_random_meeting(first + cases)
         except Exception:  # noqa: BLE001  (whatever it was, the seed is what matters)
             traceback.print_exc()

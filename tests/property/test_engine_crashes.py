@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crashes import run_crash_case, run_pairing_case
+from tests.support.crashes import OTHER_KINDS, run_case_of, run_crash_case
 from tests.support.seeds import seeds
 
 _CASES = 5_000
 _GROUP = 100
+_OTHERS = {"pairing": 100, "keyed": 600, "whole": 200}
+_PARTS = 2
 
 _ALL = seeds(_CASES)
 _GROUPS = [_ALL[start : start + _GROUP] for start in range(0, len(_ALL), _GROUP)]
@@ -22,5 +24,7 @@ def test_a_query_that_crashes_anywhere_gives_the_results_of_one_that_does_not(
     assert crashes > 0 or len(group) < 10, "the crashes that were planned must happen"
 
 
-def test_an_operator_with_two_inputs_survives_the_same_crashes() -> None:
-    assert sum(run_pairing_case(seed) for seed in seeds(100)) > 0
+@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_operators_of_other_kinds_survive_the_same_crashes(kind: str, part: int) -> None:
+    assert sum(run_case_of(kind, seed) for seed in seeds(_OTHERS[kind])[part::_PARTS]) > 0

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
 from tests.support.disk import SimulatedDisk
 from tests.support.engine import CrashCase, CrashPlan, Judge, Query
+from tests.support.keyed import random_keyed
 from tests.support.leaps import JumpingWall, LeapingClock
 from tests.support.pairing import random_pairing
 from tests.support.policies import random_policy
 from tests.support.rooms import small_rooms
 from tests.support.seeds import reported
 from tests.support.strategies import random_case
+from tests.support.whole import random_whole
 from trailmark.engine import upkeep
 from trailmark.log.storage import spares
 
@@ -42,10 +44,18 @@ def run_crash_case(seed: int) -> int:
     return _run(seed, random_case(rng), rng)
 
 
-def run_pairing_case(seed: int) -> int:
-    """The same for an operator with two inputs."""
+#: Operators that are no aggregates: one with two inputs, and the two forms that users write.
+OTHER_KINDS: dict[str, Callable[[random.Random], CrashCase]] = {
+    "pairing": random_pairing,
+    "keyed": random_keyed,
+    "whole": random_whole,
+}
+
+
+def run_case_of(kind: str, seed: int) -> int:
+    """The same for one of the `OTHER_KINDS`."""
     rng = random.Random(seed)
-    return _run(seed, random_pairing(rng), rng)
+    return _run(seed, OTHER_KINDS[kind](rng), rng)
 
 
 def _run(seed: int, case: CrashCase, rng: random.Random) -> int:

@@ -455,6 +455,29 @@ def random_keyed(rng: random.Random) -> KeyedCase:
     )
 
 
+def small_keyed(batches: int = 4) -> KeyedCase:
+    """Three keys; lists and maps, timers that fire, and keys that are removed and come again."""
+    schema = pa.schema(
+        [
+            ("k0", pa.string()),
+            ("value", pa.float64()),
+            ("word", pa.string()),
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    )
+    made = []
+    for batch in range(batches):
+        rows = []
+        for place in range(6):
+            at = (10 * batch + place * (-1) ** place) * _SECOND
+            word = None if place == 4 else "xyz"[place % 3] * batch
+            rows.append((_key(pa.string(), batch * place % 3), place / 4, word, at))
+        made.append(batch_of(schema, rows))
+    columns = ("big", "last", "words", "seen")
+    wanted = Wanted(columns, remove_at=9, event_timer=3 * _SECOND, event_ttl=15 * _SECOND)
+    return KeyedCase(schema, ("k0",), wanted, tuple(made), delay_us=2 * _SECOND)
+
+
 def _key(kind: pa.DataType, number: int) -> Any:
     if number == 0:
         return None

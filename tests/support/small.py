@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from tests.support.cases import Case
 from tests.support.engine import CrashCase
+from tests.support.keyed import small_keyed
 from tests.support.pairing import PairingCase, port_rows
+from tests.support.whole import small_whole
 from trailmark.windows import functions as f
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
 
@@ -40,18 +42,25 @@ SMALL_WINDOWS: dict[str, Window] = {
     "time": TimeWindow("time", 8 * _SECOND, 4 * _SECOND, 3 * _SECOND),
 }
 
-#: Those windows, and an operator that is no aggregate.
-SMALL_KINDS = (*SMALL_WINDOWS, "pairing")
+#: Those windows, and operators that are no aggregates.
+SMALL_KINDS = (*SMALL_WINDOWS, "pairing", "keyed", "whole")
 
 
 def small_case_of(kind: str, batches: int = 4) -> CrashCase:
     """The small case of one of the `SMALL_KINDS`."""
-    return small_pairing(batches) if kind == "pairing" else small_case(SMALL_WINDOWS[kind], batches)
+    others: dict[str, Callable[[int], CrashCase]] = {
+        "pairing": small_pairing,
+        "keyed": small_keyed,
+        "whole": small_whole,
+    }
+    if kind in others:
+        return others[kind](batches)
+    return small_case(SMALL_WINDOWS[kind], batches)
 
 
 def small_buckets(kind: str) -> int:
     """Two where there is a watermark, which buckets have to find out together."""
-    return 2 if kind in ("time", "pairing") else 1
+    return 2 if kind in ("time", "pairing", "keyed") else 1
 
 
 def small_pairing(batches: int = 4) -> PairingCase:

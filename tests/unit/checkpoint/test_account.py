@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from tests.support.crashes import OTHER_KINDS
 from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
-from tests.support.pairing import random_pairing
 from tests.support.policies import random_footprints
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
@@ -40,10 +40,11 @@ def test_every_footer_says_what_counting_all_rows_gives(part: int) -> None:
             _check_accounts(case, rng)
 
 
-def test_every_footer_of_an_operator_with_two_inputs_says_so_too() -> None:
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_every_footer_of_operators_of_other_kinds_says_so_too(kind: str) -> None:
     for seed in seeds(60):
         rng = random.Random(seed)
-        case = random_pairing(rng)
+        case = OTHER_KINDS[kind](rng)
         with reported(seed, case):
             _check_accounts(case, rng)
 

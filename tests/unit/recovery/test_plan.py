@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.support.crashes import OTHER_KINDS
 from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.harm import flip_in
@@ -17,7 +18,6 @@ from tests.support.orders import (
     random_timed_orders,
     time_case,
 )
-from tests.support.pairing import random_pairing
 from tests.support.policies import random_footprints
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
@@ -78,10 +78,11 @@ def test_a_plan_says_what_counting_all_rows_gives(part: int) -> None:
             _check_plans(case, rng)
 
 
-def test_a_plan_of_an_operator_with_two_inputs_says_so_too() -> None:
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_a_plan_of_operators_of_other_kinds_says_so_too(kind: str) -> None:
     for seed in seeds(60):
         rng = random.Random(seed)
-        case = random_pairing(rng)
+        case = OTHER_KINDS[kind](rng)
         with reported(seed, case):
             _check_plans(case, rng)
 

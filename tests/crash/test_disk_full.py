@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.disk import FillingDisk, SimulatedDisk, may_go_untold
+from tests.support.disk import FillingDisk, may_go_untold
 from tests.support.lives import assert_nothing_is_half_done, life_of, refusal_of
 from trailmark.errors import DiskFull, NoPermission, StorageError
+from trailmark.testing.disk import SimulatedDisk
 
 _KINDS = ["overlapping", "time", "pairing"]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.support.compare import assert_same_rows, assert_same_states
-from tests.support.disk import SimulatedDisk
-from tests.support.engine import CrashCase, Judge, Query, StepClock, by_port
+from tests.support.engine import CrashCase, Judge, Query, by_port
 from tests.support.harm import EVERY_BYTE, Harm
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
@@ -21,6 +20,8 @@ from trailmark.log import PortRows, read_ports
 from trailmark.records import FrameKind
 from trailmark.recovery import InputHistory, plan_recovery, restore
 from trailmark.state.memory import Memory
+from trailmark.testing.disk import SimulatedDisk
+from trailmark.testing.processes import StepClock
 
 _BATCHES = 2
 _FILES = ["meta.json", "in/", "out/", "watermark/"]

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.engine import Judge, Query
 from tests.support.small import SMALL_KINDS, small_buckets, small_case_of
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 _POLICIES: dict[str, Policy] = {"continuous": Continuous(q=8, u=12), "none": NoCheckpoint()}
 

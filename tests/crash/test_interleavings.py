@@ -8,7 +8,6 @@ from itertools import islice
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.engine_meetings import ENGINE_MEETINGS
 from tests.support.interleaving import (
     Actor,
@@ -22,6 +21,7 @@ from tests.support.interleaving import (
 from tests.support.meetings import MEETINGS, meet, run_random_meeting
 from tests.support.seeds import seeds
 from trailmark.log import LocalStorage
+from trailmark.testing.disk import SimulatedDisk
 
 _CASES = 500
 _GROUP = 100

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.disk import REPEATABLE, Crashed, SimulatedDisk, may_go_untold
+from tests.support.disk import may_go_untold
 from tests.support.logs import append, open_log, rows_of
 from trailmark.errors import LogError, StorageError
 from trailmark.log import Appending, Segment, StreamLog
 from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink
 from trailmark.settings import Durability
+from trailmark.testing.disk import REPEATABLE, Crashed, SimulatedDisk
 
 
 @dataclass

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from tests.support.disk import REPEATABLE, SimulatedDisk
 from tests.support.lives import life_of, refusal_of
 from tests.support.logs import append, open_log, rows_of
 from tests.support.small import SMALL_KINDS, small_buckets
 from trailmark.errors import StorageError
 from trailmark.log import RepeatedTrim
 from trailmark.records import START_OF_LOG, FrameKind
+from trailmark.testing.disk import REPEATABLE, SimulatedDisk
 
 
 @pytest.mark.parametrize("code", [None, errno.EIO], ids=["repeated", "EIO"])

@@ -8,7 +8,6 @@ import time
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.engine import Judge, Query
 from tests.support.harm import segment_path
 from tests.support.orders import count_case, random_orders
@@ -16,6 +15,7 @@ from trailmark.checkpoint.policy import FullSnapshot
 from trailmark.engine import BatchReport
 from trailmark.records import Stream
 from trailmark.settings import Durability, LogSettings
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 _EVERY, _LOST, _LAST = 4, 8, 13
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.compare import assert_same_rows, assert_same_states
-from tests.support.disk import SimulatedDisk
 from tests.support.hooked import HookedAggregate
 from tests.support.logs import fill, open_log
 from tests.support.orders import count_case, random_orders
@@ -23,6 +22,7 @@ from trailmark.errors import MissingInput, TrailmarkError
 from trailmark.log import StreamLog
 from trailmark.log.storage.file_system import DirectoryEntry
 from trailmark.settings import LogSettings
+from trailmark.testing.disk import SimulatedDisk
 
 # A reader during merges
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import REPEATABLE, Crashed, FillingDisk, SimulatedDisk
+from tests.support.disk import FillingDisk
 from tests.support.harm import EVERY_BYTE, Harm
 from tests.support.streams import SECOND, SetClock, batch_of, often, rows_by_batch, rows_in
 from trailmark.errors import DiskFull, MissingSegment, StorageError, TrailmarkError
@@ -26,6 +26,7 @@ from trailmark.streams.retention import Retention, left_over_files
 from trailmark.streams.times import Span
 from trailmark.streams.view import open_view
 from trailmark.streams.writer import StreamWriter
+from trailmark.testing.disk import REPEATABLE, Crashed, SimulatedDisk
 
 _SCHEMA = pa.schema([("item", pa.int32()), ("time", pa.timestamp("us"))])
 _STEPS = 6

@@ -12,7 +12,6 @@ from unittest import mock
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.engine import Query
 from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, Policy
@@ -20,6 +19,7 @@ from trailmark.engine import BatchReport
 from trailmark.errors import TrailmarkError
 from trailmark.settings import Durability, LogSettings
 from trailmark.status.logs import OperatorFiles
+from trailmark.testing.disk import Crashed, SimulatedDisk
 from trailmark.upkeep.truncate import plan_truncate, truncate_operator
 
 _POLICIES = [Continuous(u=40), FullSnapshot(3, asynchronous=True)]

@@ -16,12 +16,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import SECOND, append, open_log, rows_of
 from trailmark.errors import BatchGoesBackward, StorageError
 from trailmark.log import Segment, StreamLog
 from trailmark.records import NO_BATCH, START_OF_LOG, FrameKind, SegmentLink
 from trailmark.settings import LogSettings
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 RANDOM_STATE = st.integers(0, 2**32 - 1)
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.compare import multiset
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.plain import batch_of, plain_rows
 from tests.support.strategies import _key_type, _maker, _value_type
 from tests.support.stream_oracle import PlainStream, Row
@@ -30,6 +29,7 @@ from trailmark.streams.table import bounds
 from trailmark.streams.times import Span
 from trailmark.streams.view import StreamView, open_view
 from trailmark.streams.writer import StreamWriter
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 _SEEDS = st.integers(0, 2**32 - 1)
 _RETENTIONS = st.one_of(

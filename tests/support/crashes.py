@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import CrashCase, CrashPlan, Judge, Query
 from tests.support.keyed import random_keyed
 from tests.support.leaps import JumpingWall, LeapingClock
@@ -21,6 +20,7 @@ from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.engine import upkeep
 from trailmark.log.storage import spares
+from trailmark.testing.disk import SimulatedDisk
 
 
 @contextmanager
@@ -66,7 +66,8 @@ def _run(seed: int, case: CrashCase, rng: random.Random) -> int:
         root = None
         if rng.random() < 0.25:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory()), "cache")
-        query = Query(case, SimulatedDisk(), random_policy(rng), rng.choice((1, 1, 2, 3)), root)
+        policy, buckets = random_policy(rng), rng.choice((1, 1, 2, 3))
+        query = Query(case, SimulatedDisk(), policy, buckets, cache_root=root)
         if root is not None and rng.random() < 0.5:
             query.spill_roots = (root.with_name("spill"),)
             rooms = stack.enter_context(small_rooms())

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tests.support.compare import assert_same_rows, assert_same_states
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.policies import random_policy
-from trailmark.checkpoint.policy import Policy
-from trailmark.engine import BatchReport, Bucket, OperatorLogs
-from trailmark.log import Clock, MonotonicClock, PortRows, Segment, wall_clock_us
+from trailmark.engine import BatchReport
+from trailmark.log import PortRows, Segment
 from trailmark.operators.protocol import AnyOperator
 from trailmark.records import FrameKind
-from trailmark.settings import LogSettings
 from trailmark.state.cache import StateCache
+from trailmark.testing.disk import Crashed
+from trailmark.testing.processes import Processes
 
 
 class CrashCase(Protocol):
@@ -67,82 +65,17 @@ def by_port(rows: Any) -> PortRows:
     return rows if isinstance(rows, PortRows) else PortRows((rows,))
 
 
-class StepClock:
-    """Every look at it takes some microseconds, so that budgets run out."""
-
-    def __init__(self, step_us: float = 7.0) -> None:
-        self._now = 0.0
-        self._step = step_us
-
-    def __call__(self) -> float:
-        self._now += self._step
-        return self._now
-
-
 @dataclass
-class Query:
-    """All buckets of an operator, in one process after another."""
+class Query(Processes):
+    """The processes of a case, which may leave their state in a cache."""
 
     case: CrashCase
-    disk: SimulatedDisk
-    policy: Policy
-    buckets: int = 1
     cache_root: Path | None = None
-    settings: LogSettings = field(default_factory=LogSettings)
-    retain_batches: int | None = None
     #: Where tables go that do not fit below ``cache_root``.
     spill_roots: tuple[Path, ...] = ()
-    clock: MonotonicClock = field(default_factory=StepClock)
-    wall: Clock = wall_clock_us
 
-    def __post_init__(self) -> None:
-        self._open: list[Bucket] | None = None
-        self._operator = self.case.operator()
-
-    def logs(self) -> OperatorLogs:
-        """The logs as a new process finds them."""
-        return self._logs_of(self._operator)
-
-    def _logs_of(self, operator: AnyOperator) -> OperatorLogs:
-        return OperatorLogs(
-            self.disk.storage(self.settings.durability),
-            operator,
-            buckets=self.buckets,
-            query_id="query",
-            settings=self.settings,
-            clock=self.wall,
-        )
-
-    def open(self) -> list[Bucket]:
-        if self._open is None:
-            operator = self.case.operator()  # a new one, as all that a process has in memory
-            logs = self._logs_of(operator)
-            cache = None
-            if self.cache_root is not None:
-                cache = StateCache(self.cache_root, *self.spill_roots)
-            self._open = [
-                Bucket(
-                    operator,
-                    logs,
-                    number,
-                    self.policy,
-                    cache,
-                    self.clock,
-                    retain_batches=self.retain_batches,
-                )
-                for number in range(self.buckets)
-            ]
-        return self._open
-
-    def run(self, batch: int, parts: Sequence[Any]) -> list[BatchReport]:
-        return [bucket.run(batch, rows) for bucket, rows in zip(self.open(), parts, strict=True)]
-
-    def stop(self) -> None:
-        """The process ends: whatever it had in memory is gone."""
-        for bucket in self._open or ():
-            with suppress(Crashed):  # of a snapshot that was being written when the disk stopped
-                bucket.close()
-        self._open = None
+    def cache(self) -> StateCache | None:
+        return None if self.cache_root is None else StateCache(self.cache_root, *self.spill_roots)
 
 
 class Judge:

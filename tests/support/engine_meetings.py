@@ -10,8 +10,6 @@ from functools import lru_cache, partial
 from typing import TypeAlias
 
 from tests.support.cases import Case
-from tests.support.disk import SimulatedDisk
-from tests.support.engine import StepClock
 from tests.support.executors import AtOnce
 from tests.support.interleaving import Actor, Outcome
 from tests.support.plain import plain_rows
@@ -21,6 +19,8 @@ from trailmark.engine import Bucket, OperatorLogs
 from trailmark.errors import LogError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Storage
+from trailmark.testing.disk import SimulatedDisk
+from trailmark.testing.processes import StepClock
 
 _BATCHES = 8
 _POLICIES: dict[str, Policy] = {

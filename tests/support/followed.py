@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import CrashCase, Judge, Query
 from tests.support.recount import Recount, Standing
 from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import BatchReport
+from trailmark.testing.disk import SimulatedDisk
 
 
 class Followed:
@@ -30,7 +30,7 @@ class Followed:
     ) -> None:
         self.case = case
         self.disk = SimulatedDisk() if disk is None else disk
-        self.query = Query(case, self.disk, policy, buckets, cache_root)
+        self.query = Query(case, self.disk, policy, buckets, cache_root=cache_root)
         self.judge = Judge(case, buckets)
         self.recounts = [Recount(case) for _ in range(buckets)]
         self.next_batch = 0

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from tests.support.disk import SimulatedDisk
 from trailmark.log.names import log_directory, segment_name
 from trailmark.records import Stream
+from trailmark.testing.disk import SimulatedDisk
 
 #: Places in a segment, as parts of its length: header, frames, footer, trailer.
 PLACES = {"header": 0.0, "frames": 0.3, "footer": 0.9, "trailer": 1.0}

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tests.support.disk import ROOT, SimulatedDisk
 from trailmark.log.storage import LocalStorage, Part
 from trailmark.log.storage.file_system import DirectoryEntry
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 Actor = Callable[[LocalStorage], object]
 

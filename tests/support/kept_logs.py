@@ -23,7 +23,6 @@ from pyspark.sql import SparkSession
 
 import trailmark as tm
 from tests.support.cases import Case
-from tests.support.engine import StepClock
 from tests.support.small import SMALL_WINDOWS, small_case
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import Bucket, OperatorLogs
@@ -32,6 +31,7 @@ from trailmark.settings import LogSettings
 from trailmark.streams.description import open_stream
 from trailmark.streams.stored import StreamFiles
 from trailmark.streams.writer import StreamWriter
+from trailmark.testing.processes import StepClock
 from trailmark.windows.spec import Window
 
 _DATA = Path(__file__).parents[1] / "data"

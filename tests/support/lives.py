@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.support.compare import assert_same_rows
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.small import small_buckets, small_case_of
 from tests.support.verdict import assert_logs_are_right, assert_state_is_right, watermarks
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
 from trailmark.engine import BatchReport
 from trailmark.errors import StorageError
+from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 3
 

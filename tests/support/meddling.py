@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 
-from tests.support.disk import ROOT, SimulatedDisk
 from trailmark.log import Entry
 from trailmark.log.storage import LocalStorage
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 
 class Meddled(LocalStorage):

@@ -17,7 +17,6 @@ from unittest import mock
 import pyarrow as pa
 
 from tests.support.crashes import kept_short
-from tests.support.disk import SimulatedDisk
 from tests.support.engine_meetings import ENGINE_MEETINGS
 from tests.support.executors import AtOnce
 from tests.support.interleaving import Actor, Choice, Chooser, Outcome, Stage, random_chooser
@@ -33,6 +32,7 @@ from trailmark.streams.times import Span
 from trailmark.streams.verify import verify_stream
 from trailmark.streams.view import StreamView, open_view
 from trailmark.streams.writer import StreamWriter
+from trailmark.testing.disk import SimulatedDisk
 
 Judge = Callable[[dict[str, Outcome]], None]
 Meeting = Callable[[SimulatedDisk], tuple[dict[str, Actor], Judge]]

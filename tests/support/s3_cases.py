@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from tests.support.disk import SimulatedDisk
 from tests.support.lives import life_of
 from tests.support.logs import append, open_log, rows_of
 from tests.support.object_store import new_bucket
@@ -19,6 +18,7 @@ from trailmark.errors import StorageError
 from trailmark.log import Storage, open_storage
 from trailmark.records import START_OF_LOG, FrameKind, SegmentLink
 from trailmark.settings import Durability
+from trailmark.testing.disk import SimulatedDisk
 
 
 @dataclass(frozen=True)

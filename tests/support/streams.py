@@ -11,7 +11,6 @@ from unittest import mock
 
 import pyarrow as pa
 
-from tests.support.disk import ROOT, SimulatedDisk
 from trailmark.log import Entry, OperatorMeta, Storage, StreamLog
 from trailmark.log.storage import LocalStorage
 from trailmark.settings import LogSettings
@@ -24,6 +23,7 @@ from trailmark.streams.table import table_of
 from trailmark.streams.times import Span
 from trailmark.streams.view import open_view
 from trailmark.streams.writer import StreamWriter
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 SECOND = 1_000_000
 ORDERS = pa.schema(

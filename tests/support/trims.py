@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.support.disk import SimulatedDisk
 from tests.support.harm import bring_back
 from tests.support.logs import fill, open_log
 from trailmark.log import Segment, StreamLog
 from trailmark.records import SegmentLink
+from trailmark.testing.disk import SimulatedDisk
 
 
 def segment_file(batch: int) -> str:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tests.support.cases import Case
-from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.oracle import Identity
 from tests.support.orders import Order, count_case
 from tests.support.plain import plain_rows
@@ -29,6 +28,7 @@ from trailmark.operators.identities import Identities
 from trailmark.operators.protocol import BatchInput, Outcome
 from trailmark.records import NO_BATCH, FootprintKind
 from trailmark.state.table import Slots, StateTable
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.support.disk import Crashed
 from tests.support.executors import AtOnce, Held
 from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders
@@ -18,6 +17,7 @@ from trailmark.checkpoint.policy import Continuous, FullSnapshot
 from trailmark.engine import Bucket
 from trailmark.errors import NoPermission
 from trailmark.status import read_status
+from trailmark.testing.disk import Crashed
 
 
 def _run(batches: int) -> Followed:

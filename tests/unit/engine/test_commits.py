@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from trailmark.engine.commits import RunMarks, check_not_rolled_back, newest_mark
 from trailmark.errors import BatchGoesBackward
 from trailmark.records import NO_BATCH
+from trailmark.testing.disk import SimulatedDisk
 
 
 def test_the_newest_mark_is_found_and_old_ones_are_removed() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.compare import assert_same_rows
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Judge, Query
 from tests.support.kept_logs import BATCHES, KEPT, POLICIES, engine_bucket, engine_case, unpack
 from tests.support.plain import plain_rows
@@ -18,6 +17,7 @@ from trailmark.kernel.columns import contiguous
 from trailmark.log import LocalStorage, StreamLog
 from trailmark.records import FrameKind
 from trailmark.status.verify import verify_operator
+from trailmark.testing.disk import SimulatedDisk
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.executors import AtOnce
 from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket, OperatorLogs
 from trailmark.errors import BatchSkipped
+from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 40
 

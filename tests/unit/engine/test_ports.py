@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.pairing import in_order, random_pairing
 from trailmark.checkpoint.policy import Continuous
@@ -14,6 +13,7 @@ from trailmark.engine.ports import fingerprint_of
 from trailmark.engine.watermark import Watermark
 from trailmark.errors import SchemaChanged
 from trailmark.log import PortRows
+from trailmark.testing.disk import SimulatedDisk
 
 
 @pytest.mark.parametrize("seed", range(20))

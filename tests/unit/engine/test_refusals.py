@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.cases import Case
 from tests.support.compare import assert_same_rows
-from tests.support.disk import SimulatedDisk
-from tests.support.engine import StepClock
 from tests.support.followed import Followed
 from tests.support.orders import (
     SCHEMA,
@@ -37,6 +35,8 @@ from trailmark.errors import (
     UnsupportedType,
 )
 from trailmark.operators.aggregate import Aggregate
+from trailmark.testing.disk import SimulatedDisk
+from trailmark.testing.processes import StepClock
 from trailmark.windows import functions as f
 from trailmark.windows.spec import CountWindow, count_window, time_window
 

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from trailmark.engine.refused import REFUSED, Refusal, leave_refusal, read_refusal
 from trailmark.errors import DiskFull, InputDiffers
+from trailmark.testing.disk import SimulatedDisk
 
 _ERROR = InputDiffers("Batch 3 is in the log\n    with other rows.", where="in/1", fix="Go back.")
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.followed import Followed
 from tests.support.harm import flip_in, segment_path
 from tests.support.orders import count_case, random_orders
@@ -22,6 +21,7 @@ from trailmark.log import Part
 from trailmark.log.storage import LocalStorage
 from trailmark.records import Foundation, Stream
 from trailmark.settings import Durability
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 _PATIENCE_S = 60.0
 

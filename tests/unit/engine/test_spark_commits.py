@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket, OperatorLogs
@@ -21,6 +20,7 @@ from trailmark.log import LocalStorage, OperatorMeta
 from trailmark.records import NO_BATCH
 from trailmark.status import read_status
 from trailmark.streams.operator_view import OperatorView
+from trailmark.testing.disk import SimulatedDisk
 
 _ID = "45406f56-0449-4b5c-89b7-65520946993d"
 

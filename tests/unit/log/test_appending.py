@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from trailmark.errors import BatchGoesBackward, BatchOrderError, SettingError, StorageError
 from trailmark.log import Appending, LocalStorage, Part, StreamLog
 from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink, Stream
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 
 @pytest.fixture

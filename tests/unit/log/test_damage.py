@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import IDENTITY, fill, footer_of, open_log, rows_of
 from trailmark.errors import DamagedSegment, LogError, OtherQuery, UnknownFormat
 from trailmark.log import Codecs, Origin, decode_footer, decode_segment, encode_segment
 from trailmark.records import FrameKind
+from trailmark.testing.disk import SimulatedDisk
 
 ORIGIN = Origin("x.seg")
 REFUSALS = (DamagedSegment, UnknownFormat, OtherQuery)

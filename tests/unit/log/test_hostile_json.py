@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import fill, footer_of, open_log
 from tests.support.reseal import guarded
 from trailmark.errors import DamagedSegment, SettingError, UnknownFormat
@@ -17,6 +16,7 @@ from trailmark.log import Footer, LocalStorage, Origin, read_meta
 from trailmark.log.json_text import MOST_BYTES, dump, dump_guarded, load, load_guarded
 from trailmark.log.readers import read_reader, register
 from trailmark.records import Stream
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _deep(depth: int) -> bytes:

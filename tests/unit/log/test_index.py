@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import LOG_ID, OTHER_ID, SECOND, append, fill, open_log
 from tests.support.reseal import guarded
 from trailmark.log import StreamLog, TimeRange
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 INDEX = "in/00003/index.json"
 

@@ -9,12 +9,12 @@ from itertools import product
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.harm import bring_back
 from tests.support.logs import append, fill, open_log
 from tests.support.trims import assert_holds, files_of, mark_file, pack_file, segment_file, trimmed
 from trailmark.errors import BatchGoesBackward, MissingSegment
 from trailmark.records import START_OF_LOG, Stream
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 @pytest.mark.parametrize("back", [[5], [0, 5], [1, 3, 4], range(6)])

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disk import SimulatedDisk, may_go_untold
+from tests.support.disk import may_go_untold
 from trailmark.errors import DiskFull, NoPermission, StorageError
 from trailmark.log import LocalStorage
 from trailmark.log.storage import temporaries
 from trailmark.log.storage.temporaries import ABANDONED_AFTER_US, temporary_name
 from trailmark.settings import Durability
+from trailmark.testing.disk import SimulatedDisk
 
 PATH = "in/00003/a.seg"
 

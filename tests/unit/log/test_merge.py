@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import StreamLog
 from trailmark.records import START_OF_LOG, FrameKind, SegmentLink
 from trailmark.settings import LogSettings
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import OTHER_ID
 from trailmark.errors import DamagedSegment, OtherQuery, SchemaChanged, UnknownFormat
 from trailmark.log import OperatorMeta, create_or_open, read_meta
 from trailmark.log.json_text import dump_guarded
 from trailmark.log.meta import LoggedPort, one_port
 from trailmark.records import MOST_PORTS
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 META = OperatorMeta(
     operator={"window": {"count": 10}, "values": ["avg(price)"], "policy": {"q": 4}},

@@ -9,10 +9,10 @@ from zlib import crc32
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import OTHER_ID, SECOND, fill, open_log
 from trailmark.errors import DamagedSegment, LogError, OtherQuery, UnknownFormat
 from trailmark.log import StreamLog
+from trailmark.testing.disk import SimulatedDisk
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.processes import Place
 from tests.support.written import count_orders, write_logs
 from trailmark.checkpoint.policy import Continuous
@@ -23,6 +22,7 @@ from trailmark.log.readers import (
 )
 from trailmark.records import OPERATOR_STREAMS, Stream
 from trailmark.status.logs import OperatorFiles
+from trailmark.testing.disk import Crashed, SimulatedDisk
 from trailmark.upkeep.trim import trim_operator
 
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import OTHER_ID, append, fill, open_log, rows_of
 from trailmark.log import StreamLog
 from trailmark.log.repair import RepairReport
 from trailmark.records import FrameKind, SegmentLink
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 def segment_file(batch: int) -> str:

@@ -8,13 +8,13 @@ from itertools import product
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.logs import append, fill, open_log
 from tests.support.trims import assert_holds, files_of, mark_file, segment_file
 from trailmark.log import LocalStorage, RepeatedTrim, StreamLog
 from trailmark.log.storage.protocol import Entry
 from trailmark.records import SegmentLink
 from trailmark.settings import Durability
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 class _CountsListings(LocalStorage):

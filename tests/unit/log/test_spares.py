@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disk import ROOT, Crashed, SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from tests.support.trims import assert_holds, segment_file
 from trailmark.errors import DamagedSegment, DiskFull, MissingSegment
@@ -21,6 +20,7 @@ from trailmark.log.storage import Entry
 from trailmark.log.storage.file_system import OperatingSystem
 from trailmark.records import START_OF_LOG, FrameKind, SegmentLink
 from trailmark.settings import Durability
+from trailmark.testing.disk import ROOT, Crashed, SimulatedDisk
 
 _OLD, _NEW = "in/00003/00000000000000000005.seg", "in/00003/00000000000000000021.seg"
 _SPARE = "in/00003/spare-05"

@@ -8,11 +8,11 @@ from pathlib import Path
 import obstore.store
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from trailmark.errors import SettingError
 from trailmark.log import Entry, LocalStorage, Storage
 from trailmark.log.storage.object_store import ObjectStorage
 from trailmark.settings import Durability
+from trailmark.testing.disk import SimulatedDisk
 
 PATH = "in/00003/a.seg"
 

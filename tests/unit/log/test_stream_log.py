@@ -5,7 +5,6 @@ import random
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import LOG_ID, OTHER_ID, append, fill, open_log, rows_of
 from trailmark.errors import (
     DamagedSegment,
@@ -24,6 +23,7 @@ from trailmark.records import (
     Stream,
 )
 from trailmark.settings import Compression, Durability, LogSettings
+from trailmark.testing.disk import SimulatedDisk
 
 
 @pytest.fixture

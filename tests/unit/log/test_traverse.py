@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import append, fill, open_log, rows_of
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log import Segment, StreamLog, Unreadable
 from trailmark.records import UNKNOWN_CHECKSUM, FrameKind, SegmentLink
+from trailmark.testing.disk import SimulatedDisk
 
 
 @pytest.fixture

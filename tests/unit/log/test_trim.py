@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.harm import bring_back
 from tests.support.logs import append, fill, open_log
 from tests.support.trims import assert_holds, files_of, mark_file, pack_file, segment_file, trimmed
 from trailmark.records import NO_BATCH, SegmentLink
 from trailmark.settings import Durability
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 def test_trim_deletes_what_lies_before_and_says_what() -> None:

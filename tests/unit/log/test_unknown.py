@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import append, fill, open_log
 from tests.support.reseal import guarded
 from tests.support.unknown import NEWS, renew_in_pack, renew_pack, renew_segment
@@ -14,6 +13,7 @@ from trailmark.errors import UnknownFormat
 from trailmark.log import RepeatedTrim, StreamLog
 from trailmark.log.readers import read_reader, register, registered
 from trailmark.records import Stream
+from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 8
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.disk import ROOT, SimulatedDisk
 from tests.support.logs import OTHER_ID, append, fill, open_log
 from trailmark.log import LocalStorage, StreamLog
 from trailmark.records import START_OF_LOG, SegmentLink, Stream
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 
 def segment_file(batch: int) -> str:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from tests.support.compare import assert_same_rows
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.harm import segment_path
 from tests.support.oracle import OracleOutcome, Row
@@ -33,6 +32,7 @@ from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
+from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 8
 _BUCKETS = 2

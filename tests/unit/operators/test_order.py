@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.plain import plain_rows
 from trailmark.engine import OperatorLogs
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
 from trailmark.log import PortRows
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.order import in_order
+from trailmark.testing.disk import SimulatedDisk
 from trailmark.windows import functions as f
 from trailmark.windows.spec import count_window
 

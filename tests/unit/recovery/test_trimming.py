@@ -7,7 +7,6 @@ import random
 import pytest
 
 from tests.support.cases import Case
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.harm import bring_back, flip_anywhere, flip_in
@@ -22,6 +21,7 @@ from trailmark.recovery import RecoveryPlan
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _extent(run: Followed) -> range:

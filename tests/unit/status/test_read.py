@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.followed import Followed
 from tests.support.harm import bring_back, flip_in, segment_path
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
@@ -19,6 +18,7 @@ from trailmark.errors import InputDiffers, UnknownFormat
 from trailmark.log import StreamLog
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, FrameKind, Stream
 from trailmark.status import OperatorStatus, read_status
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _timed(batches: int, *, seed: int = 7, buckets: int = 2) -> Followed:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from trailmark.errors import NoPermission
 from trailmark.log import Entry
 from trailmark.status import ReadOnly
+from trailmark.testing.disk import SimulatedDisk
 
 _CHANGES: dict[str, Callable[[ReadOnly], object]] = {
     "publish": lambda storage: storage.publish("a", [b"x"]),

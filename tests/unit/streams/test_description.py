@@ -5,7 +5,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.meddling import Meddled
 from tests.support.orders import count_case
@@ -14,6 +13,7 @@ from trailmark.checkpoint.policy import NoCheckpoint
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
 from trailmark.log import OperatorMeta, read_meta
 from trailmark.streams.description import StreamDescription, is_stream, open_stream
+from trailmark.testing.disk import SimulatedDisk
 
 _SOURCE = {"type": "struct", "fields": []}
 

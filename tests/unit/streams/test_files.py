@@ -5,7 +5,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.logs import LOG_ID, OTHER_ID
 from tests.support.streams import ORDERS, SECOND, batch_of, orders
 from trailmark.errors import DamagedSegment, MissingSegment, OtherQuery
@@ -17,6 +16,7 @@ from trailmark.streams.files import (
     write_file,
     written_at,
 )
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _write(storage: Storage, rows: pa.Table, bucket: int = 0, now_us: int = SECOND) -> DataFile:

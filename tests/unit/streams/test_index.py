@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.streams import SECOND, Counting, Written, orders, written
 from trailmark.log import TimeRange
 from trailmark.records import START_OF_LOG, Fingerprint
@@ -12,6 +11,7 @@ from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import Manifest, manifest_attributes
 from trailmark.streams.times import Span
 from trailmark.streams.view import open_view
+from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 2000
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.streams import SECOND, orders, written
 from trailmark.errors import DamagedSegment, MissingSegment, OtherQuery
 from trailmark.log import TimeRange
 from trailmark.records import START_OF_LOG, Fingerprint
 from trailmark.streams.files import DataFile
 from trailmark.streams.manifest import joined_times, manifest_log, read_manifest
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _file(times: TimeRange | None) -> DataFile:

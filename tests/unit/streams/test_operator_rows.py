@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from tests.support.cases import Case
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.orders import SCHEMA, SECOND, TIMED, count_case, random_orders, time_case
 from tests.support.orders import random_timed_orders as timed
@@ -28,6 +27,7 @@ from trailmark.status.logs import OperatorFiles
 from trailmark.streams.table import read_table, table_of
 from trailmark.streams.times import Span
 from trailmark.streams.view import open_view
+from trailmark.testing.disk import SimulatedDisk
 from trailmark.windows import functions as f
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.meddling import Meddled
 from tests.support.streams import SECOND, Written, data_files, often, orders, rows_by_batch, written
 from trailmark.errors import DamagedSegment, SettingError
@@ -12,6 +11,7 @@ from trailmark.log.readers import acknowledge, forget, register
 from trailmark.records import Stream
 from trailmark.streams.manifest import manifest_log, read_manifest
 from trailmark.streams.retention import Retention, StreamTrim, left_over_files, trim_stream
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _filled(disk: SimulatedDisk, batches: int = 6) -> Written:

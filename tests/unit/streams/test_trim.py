@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.stored import BEGIN_US, SECOND, Stored, rows_of
 from trailmark.errors import DamagedSegment, MissingSegment
 from trailmark.log.readers import register
@@ -14,6 +13,7 @@ from trailmark.records import Stream
 from trailmark.settings import Durability
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import Retention, left_over_files, trim_before, trim_stream
+from trailmark.testing.disk import SimulatedDisk
 
 _LATER = BEGIN_US + 10**15
 

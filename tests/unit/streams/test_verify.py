@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.harm import PLACES
 from tests.support.stored import BEGIN_US, SECOND, Stored, rows_of
 from trailmark.log.readers import register
@@ -13,6 +12,7 @@ from trailmark.status.verify import Finding, Verification
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import LEFT_OVER_AFTER_US, trim_before
 from trailmark.streams.verify import verify_stream
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _stream(batches: int = 5) -> tuple[SimulatedDisk, Stored]:

@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.streams import (
     ORDERS,
     SECOND,
@@ -22,6 +21,7 @@ from trailmark.records import Stream
 from trailmark.streams.retention import Retention, trim_stream
 from trailmark.streams.times import Span
 from trailmark.streams.view import StreamView, open_view
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _filled(disk: SimulatedDisk, batches: int = 6, **how: Any) -> Written:

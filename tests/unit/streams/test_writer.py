@@ -8,7 +8,6 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from tests.support.meddling import Meddled
 from tests.support.streams import (
     SetClock,
@@ -28,6 +27,7 @@ from trailmark.streams import writer as writer_module
 from trailmark.streams.manifest import manifest_attributes, read_manifest
 from trailmark.streams.retention import Retention, trim_before
 from trailmark.streams.writer import StreamWriter, plan_writing
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 _NESTED = pa.struct([("x", pa.float64()), ("m", pa.map_(pa.string(), pa.int64()))])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.stored import SECOND, Stored, rows_of, table_of
 from trailmark.log.names import mark_name
 from trailmark.settings import DAY, HOUR
@@ -12,6 +11,7 @@ from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import LEFT_OVER_AFTER_US
 from trailmark.streams.verify import verify_stream
 from trailmark.streams.writer import UNMERGED, StreamWriter, plan_writing
+from trailmark.testing.disk import SimulatedDisk
 from trailmark.upkeep.streams import TrimByHand, merge_manifests, trim_by_hand
 
 

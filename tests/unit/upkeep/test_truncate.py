@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disk import Crashed
 from tests.support.engine import Query
 from tests.support.followed import Followed
 from tests.support.harm import bring_back, flip_in, segment_path
@@ -27,6 +26,7 @@ from trailmark.records import Foundation, Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
+from trailmark.testing.disk import Crashed
 from trailmark.upkeep import TruncateReport, merge_operator, plan_truncate, truncate_operator
 
 
@@ -55,7 +55,11 @@ def _resume(before: Followed, cut: Followed) -> Followed:
     cut.query.stop()
     before.disk = cut.disk
     before.query = Query(
-        before.case, cut.disk, cut.query.policy, cut.query.buckets, cut.query.cache_root
+        before.case,
+        cut.disk,
+        cut.query.policy,
+        cut.query.buckets,
+        cache_root=cut.query.cache_root,
     )
     return before
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disk import Crashed, SimulatedDisk
 from trailmark.log.storage.file_system import FileSystem, OperatingSystem
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 def written(disk: FileSystem, path: str, data: bytes, *, sync: bool = False) -> None:

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.checkpoint.policy import Continuous, Policy
+from trailmark.engine.arguments import asked_policy, check_buckets
 from trailmark.errors import SettingError
-from trailmark.log.names import MOST_BUCKETS
 from trailmark.settings import Durability, LogSettings
 from trailmark.spark.workers import check_workers
 from trailmark.values import dataclass
@@ -54,7 +54,10 @@ class CommonArguments:
         no logs.
         """
         is_unlogged = may_be_unlogged and checkpoint is None and recover_within is None
-        policy = None if is_unlogged else _policy(checkpoint, recover_within)
+        default = Continuous.within(_DEFAULT_OBJECTIVE)
+        policy = (
+            None if is_unlogged else asked_policy(checkpoint, recover_within, default=default)
+        )
         if path is None and policy is not None:
             raise SettingError(
                 "The operator needs a path for its logs.",
@@ -63,7 +66,8 @@ class CommonArguments:
                 "logs, whose state is lost when the query stops.",
             )
         _check_retained(retain_batches)
-        _check_buckets(buckets)
+        if buckets is not None:
+            check_buckets(buckets)
         return cls(
             "" if path is None else path,
             policy,
@@ -87,35 +91,10 @@ def check_dataframe(df: DataFrame) -> None:
     check_workers(df.sparkSession)
 
 
-def _policy(checkpoint: Policy | None, recover_within: str | timedelta | None) -> Policy:
-    if checkpoint is not None and recover_within is not None:
-        raise SettingError(
-            "Give either a policy or an objective.", where="checkpoint, recover_within"
-        )
-    if checkpoint is None:
-        return Continuous.within(_DEFAULT_OBJECTIVE if recover_within is None else recover_within)
-    if not isinstance(checkpoint, Policy):
-        raise SettingError(
-            f"checkpoint must be a policy, got {checkpoint!r}.",
-            where="checkpoint",
-            fix="For example tm.Continuous(q=200_000), or recover_within='2 seconds'.",
-        )
-    return checkpoint
-
-
 def _check_retained(batches: int | None) -> None:
     is_whole = isinstance(batches, int) and not isinstance(batches, bool)
     if batches is not None and (not is_whole or batches < 1):
         raise SettingError(
             f"retain_batches must be a number of batches or None, got {batches!r}.",
             where="retain_batches",
-        )
-
-
-def _check_buckets(buckets: int | None) -> None:
-    is_whole = isinstance(buckets, int) and not isinstance(buckets, bool)
-    if buckets is not None and not (is_whole and 1 <= buckets <= MOST_BUCKETS):
-        raise SettingError(
-            f"buckets must be a number from 1 to {MOST_BUCKETS:,}, got {buckets!r}.",
-            where="buckets",
         )

@@ -22,6 +22,7 @@ from trailmark.windows.functions import (
 from trailmark.windows.spec import count_window, time_window
 
 if _typing.TYPE_CHECKING:
+    from trailmark import testing
     from trailmark.checkpoint.policy import (
         Continuous,
         CostBenefit,
@@ -63,6 +64,7 @@ __all__ = [
     "register",
     "stddev",
     "sum",
+    "testing",
     "time_window",
     "variance",
 ]
@@ -87,10 +89,12 @@ _LATER = {
 def __getattr__(name: str) -> _typing.Any:
     """What the driver uses is imported when it is used: workers that recover, or commit to a
     stream, do without it."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
+    if name == "testing":
+        return importlib.import_module("trailmark.testing")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)
 
 

@@ -9,6 +9,7 @@ Every failure a user can meet has its own class and says what happened, where, a
     │   ├── SchemaChanged         the log was written with other columns, windows or functions
     │   └── ValueOverflow         a sum or average does not fit the result type
     ├── OperatorError             the code of a user-defined operator failed, or broke its promise
+    ├── RecoveryDiffers           in a test, a crash changed what an operator does
     ├── StorageError              the storage refused or failed
     │   ├── CacheLost             the host's cache of operator state was deleted while in use
     │   ├── DiskFull
@@ -92,6 +93,10 @@ class ValueOverflow(SchemaError, ArithmeticError):
 
 class OperatorError(TrailmarkError):
     """The code of a user-defined operator failed, or broke its promise."""
+
+
+class RecoveryDiffers(TrailmarkError, AssertionError):
+    """In a test, an operator did not do the same after a crash as without one."""
 
 
 class StorageError(TrailmarkError):

@@ -283,3 +283,31 @@ def behaviour(files: FileSystem, root: str) -> list[object]:
     files.close(descriptor)
     assert os.path.isabs(root)
     return answers
+
+
+def test_a_stop_before_a_file_leaves_everything_before_it() -> None:
+    disk = SimulatedDisk()
+    disk.stop_before_writing("log/b")
+    storage = disk.storage()
+    storage.publish("log/a", [b"first"])
+    with pytest.raises(Crashed):
+        storage.publish("log/b", [b"second"])
+    assert disk.stopped is not None
+    name, path = disk.stopped
+    assert (name, path.startswith("/disk/log/.b.")) == ("create", True)
+    disk.kill()
+    assert disk.files() == ["log/a"]
+    assert disk.storage().publish("log/b", [b"second"])
+
+
+def test_the_disk_says_in_which_call_it_stopped() -> None:
+    stopped = []
+    for operations in range(4, 9):
+        disk = SimulatedDisk()
+        disk.stop_after(operations)
+        with pytest.raises(Crashed):
+            disk.storage().publish("log/a", [b"first"])
+        assert disk.stopped is not None
+        stopped.append(disk.stopped[0])
+        assert "/log" in disk.stopped[1]
+    assert stopped == ["create", "write", "sync", "link", "unlink"]

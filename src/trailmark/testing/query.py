@@ -1,0 +1,83 @@
+"""What is tested: the arguments of an operator on Spark, without a DataFrame.
+
+A `Query` is bound to the columns of the batches when it runs. For an operator of another kind, add
+a function beside `aggregate` that takes the arguments of its public function and returns one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from trailmark.errors import SettingError
+from trailmark.operators.aggregate import Aggregate, Late
+from trailmark.operators.aggregate.arguments import key_names
+from trailmark.operators.protocol import AnyOperator
+from trailmark.testing.own_code import OwnCode
+from trailmark.values import dataclass
+from trailmark.windows.functions import AnyFunction
+from trailmark.windows.spec import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """An operator that does not know its columns yet.
+
+    Parameters
+    ----------
+    build
+        Makes the operator for the columns of its input.
+    by
+        The key columns: rows that are equal in them go to the same bucket. Without any, there is
+        only one bucket.
+    """
+
+    build: Callable[[pa.Schema], AnyOperator]
+    by: tuple[str, ...] = ()
+
+
+def aggregate(
+    *,
+    by: str | Sequence[str],
+    window: Window,
+    values: Mapping[str, AnyFunction],
+    late: Late = "drop",
+    order_by: str | Sequence[str] | None = None,
+) -> Query:
+    """What :func:`trailmark.aggregate` computes, to be tested by :func:`run`.
+
+    The arguments are those of :func:`trailmark.aggregate`.
+
+    Examples
+    --------
+    >>> import trailmark as tm
+    >>> query = aggregate(by="item", window=tm.count_window(2), values={"n": tm.sum("price")})
+    """
+    build = partial(Aggregate, by=by, window=window, values=values, late=late, order_by=order_by)
+    return Query(build, tuple(key_names(by)))
+
+
+class Bound:
+    """A query for given columns; every operator that it makes is one of a new process."""
+
+    def __init__(self, query: Query, schema: pa.Schema) -> None:
+        self.query = query
+        self._schema = schema
+        self._code = OwnCode(query)
+
+    def operator(self) -> AnyOperator:
+        return self._code.new().build(self._schema)
+
+
+def as_query(operator: object) -> Query:
+    """What users give to `run`."""
+    if isinstance(operator, Query):
+        return operator
+    raise SettingError(
+        f"operator must say what is computed, got {operator!r}.",
+        where="operator",
+        fix="For example tm.testing.aggregate(by='item', window=tm.count_window(10), "
+        "values={'n': tm.count()}).",
+    )

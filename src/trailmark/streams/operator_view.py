@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from trailmark.engine.commits import newest_mark
-from trailmark.engine.spark_commits import SparkCommits
 from trailmark.log import Storage
 from trailmark.records import NO_BATCH, Stream
 from trailmark.status.logs import OperatorFiles
+from trailmark.streams.committed import CommittedBatches
 from trailmark.streams.operator_rows import rows_of_kind
 from trailmark.streams.times import Span
 from trailmark.streams.view import (
     Chunk,
     StreamBatch,
     StreamView,
-    Tail,
     find_time,
     rows_within,
     wanted_batches,
 )
-
-_log = logging.getLogger("trailmark")
 
 
 def open_operator_view(storage: Storage, records: str | None) -> StreamView:
@@ -43,9 +38,7 @@ class OperatorView:
         self.schema = self._rows.schema
         self.time_column = self._rows.time_column
         self._logs = [self._files.log(self._rows.stream, b) for b in self._files.buckets]
-        self._outputs = [Tail(self._files.log(Stream.OUTPUT, b)) for b in self._files.buckets]
-        self._commits = SparkCommits(storage, self._files.meta)
-        self._has_warned = False
+        self._committed = CommittedBatches(self._files)
 
     @property
     def log_id(self) -> str:
@@ -59,27 +52,7 @@ class OperatorView:
         return max([self._files.meta.first_batch, *(log.start() for log in self._logs)])
 
     def end(self) -> int:
-        # A query begins a batch when the one before is committed: only the newest is in doubt.
-        ends = {tail.newest() for tail in self._outputs}
-        newest = max(ends)
-        is_whole = len(ends) == 1 and newest != NO_BATCH
-        if is_whole and self._commits.has(newest):
-            return newest + 1
-        is_marked = newest_mark(self._files.storage) + 1
-        if is_whole and is_marked <= newest:
-            self._warn_of(newest)
-        return max(is_marked, newest, self._files.meta.first_batch)
-
-    def _warn_of(self, batch: int) -> None:
-        """Says, once, that a batch is left out because nobody knows whether it is committed."""
-        if self._commits.problem and not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "batch %d of query %s is left out, though it may be committed: %s",
-                batch,
-                self._files.meta.query_id,
-                self._commits.problem,
-            )
+        return self._committed.end()
 
     def find(self, timestamp_us: int) -> int:
         found = [find_time(log, timestamp_us, self.time_column is not None) for log in self._logs]

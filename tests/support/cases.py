@@ -80,6 +80,11 @@ class Case:
             "order_by": self.order_by or None,
         }
 
+    def code(self) -> dict[str, AnyFunction] | None:
+        """What of the operator no log holds: functions of the user's own."""
+        names = [name for name, call in self.values.items() if isinstance(call, UserFunction)]
+        return {name: self.values[name] for name in names} or None
+
     def oracle(self) -> Oracle:
         return Oracle(
             self.schema, by=self.by, window=self.window, values=self.values, late=self.late

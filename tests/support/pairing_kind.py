@@ -15,7 +15,7 @@ import pyarrow as pa
 from tests.support.pairing import Pairing
 from trailmark.log import OperatorMeta
 from trailmark.operators import kinds
-from trailmark.operators.logged import LoggedForm
+from trailmark.operators.logged import LoggedForm, understanding
 from trailmark.records import KIND
 
 
@@ -52,8 +52,17 @@ def _title(described: Mapping[str, Any]) -> str:
     return "pairs of left and right by key"
 
 
+def _rebuild(meta: OperatorMeta, code: object) -> Pairing:
+    """A pairing is described whole, and takes no code."""
+    assert code is None
+    with understanding():
+        left, right = meta.operator["delays_us"]
+        return Pairing((left, right))
+
+
 @contextmanager
 def known_pairings() -> Iterator[None]:
     """The registry has one entry more."""
-    with mock.patch.dict(kinds._KINDS, pairing=kinds.OperatorKind(PairingForm, _title)):
+    pairing = kinds.OperatorKind(PairingForm, _title, _rebuild)
+    with mock.patch.dict(kinds._KINDS, pairing=pairing):
         yield

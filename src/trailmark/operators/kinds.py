@@ -1,7 +1,8 @@
 """The kinds of operators there are, by the name that their descriptions give.
 
 Whoever has the logs of an operator and not the operator itself (status, the command line, readers,
-ticks) finds here all there is to know of it.
+ticks) finds here all there is to know of it, and the operator made again, as far as its description
+tells all of it.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trailmark.errors import UnknownFormat
 from trailmark.log import OperatorMeta
-from trailmark.log.damage import USE_A_NEWER_ONE
 from trailmark.log.json_text import shown
-from trailmark.log.meta import META_PATH
 from trailmark.operators.aggregate.logged import AggregateForm, aggregate_title
+from trailmark.operators.aggregate.rebuild import rebuild_aggregate
 from trailmark.operators.keyed.logged import KeyedForm, keyed_title
-from trailmark.operators.logged import LoggedForm
+from trailmark.operators.keyed.rebuild import rebuild_keyed
+from trailmark.operators.logged import LoggedForm, understanding, unknown_operator
+from trailmark.operators.protocol import AnyOperator
 from trailmark.operators.whole.logged import WholeForm, whole_title
+from trailmark.operators.whole.rebuild import rebuild_whole
 from trailmark.values import dataclass
 
 
@@ -32,16 +34,22 @@ class OperatorKind:
         description cannot be understood.
     title
         The operator in a few words, from its description.
+    rebuild
+        The operator itself, from the description of its logs and from what of it is the user's own
+        code: no log holds any. None stands for no code; what it has to be otherwise, the kind says.
+        Raises `SettingError` or `SchemaChanged` if the code is missing or is not what wrote the
+        logs, `UnknownFormat` if the description cannot be understood.
     """
 
     form: Callable[[OperatorMeta], LoggedForm]
     title: Callable[[Mapping[str, Any]], str]
+    rebuild: Callable[[OperatorMeta, object], AnyOperator]
 
 
 _KINDS = {
-    "aggregate": OperatorKind(AggregateForm, aggregate_title),
-    "keyed": OperatorKind(KeyedForm, keyed_title),
-    "whole": OperatorKind(WholeForm, whole_title),
+    "aggregate": OperatorKind(AggregateForm, aggregate_title, rebuild_aggregate),
+    "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed),
+    "whole": OperatorKind(WholeForm, whole_title, rebuild_whole),
 }
 
 
@@ -50,26 +58,18 @@ def kind_of(meta: OperatorMeta) -> OperatorKind:
     name = meta.operator.get("operator")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise _not_understood(f"Operators of kind {shown(name)} are unknown to this Trailmark.")
+        raise unknown_operator(f"Operators of kind {shown(name)} are unknown to this Trailmark.")
     return kind
 
 
 def form_of(meta: OperatorMeta) -> LoggedForm:
     """What the logs of an operator hold; raises `UnknownFormat`."""
     kind = kind_of(meta)
-    try:
+    with understanding():
         return kind.form(meta)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _not_understood(
-            f"The description of the operator cannot be understood ({error!r})."
-        ) from error
 
 
 def title_of(described: Mapping[str, Any]) -> str:
     """An operator in a few words; those of unknown kinds by the name of the kind."""
     name = str(described.get("operator", "operator"))
     return _KINDS[name].title(described) if name in _KINDS else name
-
-
-def _not_understood(what: str) -> UnknownFormat:
-    return UnknownFormat(what, where=META_PATH, fix=USE_A_NEWER_ONE)

@@ -8,11 +8,16 @@ themselves, columns, kinds and places, is looked at here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
+from trailmark.errors import UnknownFormat
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Segment, read_ports
+from trailmark.log.damage import USE_A_NEWER_ONE
+from trailmark.log.meta import META_PATH
 from trailmark.log.ports import ORDER_SCHEMA
 from trailmark.log.rows import same_columns
 from trailmark.operators.identities import Identities
@@ -21,6 +26,22 @@ from trailmark.records import FrameKind, Stream
 
 #: What tuples are called among the kinds of rows.
 INPUT = "input"
+
+
+def unknown_operator(what: str) -> UnknownFormat:
+    """The error to raise about an operator whose description is not understood."""
+    return UnknownFormat(what, where=META_PATH, fix=USE_A_NEWER_ONE)
+
+
+@contextmanager
+def understanding() -> Iterator[None]:
+    """While a description is read: whatever is missing or strange in it is told as that."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise unknown_operator(
+            f"The description of the operator cannot be understood ({error!r})."
+        ) from error
 
 
 class LoggedForm(ABC):

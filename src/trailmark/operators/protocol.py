@@ -254,6 +254,9 @@ class Operator(Protocol[StateT]):
     def footprints(self, state: StateT, slots: Slots, opened: int) -> pa.RecordBatch:
         """Footprints of pieces: of kind OPEN for the first ``opened``, CHECK for the others."""
 
+    def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        """Footprints with the full types of the state, however narrow they are logged."""
+
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         """What is wrong with the footprints that a batch has logged; empty if they can be
         loaded."""

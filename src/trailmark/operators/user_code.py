@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.errors import OperatorError, SchemaError, TrailmarkError
+from trailmark.errors import OperatorError, SchemaError, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 
 _NOTHING_LOST = (
@@ -88,3 +88,14 @@ def check_output(schema: pa.Schema) -> None:
             )
     if len(set(schema.names)) < len(schema.names):
         raise SchemaError(f"Two columns have the same name: {schema.names}.", where="schema")
+
+
+def code_needed(name: str) -> SettingError:
+    """What to say where the state of an operator is asked for, and its code is not at hand."""
+    return SettingError(
+        f"To rebuild the state takes the code of {name}: a log holds none.",
+        where="operator",
+        fix="Name it: the option operator is 'package.module:name' of the class, or of an instance "
+        "of it, which can be imported where the reader runs; tm.read_table takes the class itself. "
+        "records='all' shows the footprints as they were logged, without any code.",
+    )

@@ -17,6 +17,9 @@ from trailmark.values import dataclass
 Overflow = Literal["error", "null"]
 State = dict[str, npt.NDArray[Any]]
 
+#: What a description puts before the name of a function of the user's own.
+_USER = "user:"
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -162,7 +165,7 @@ class UserFunction:
 
     def describe(self) -> dict[str, Any]:
         return {
-            "function": f"user:{self.name}",
+            "function": f"{_USER}{self.name}",
             "columns": list(self.columns),
             "state": [[field.name, str(field.type)] for field in self.state],
             "result": str(self.result_type),
@@ -172,13 +175,50 @@ class UserFunction:
 
 AnyFunction = Function | UserFunction
 
+#: The built-in functions by their names.
+BUILT_IN: Mapping[str, Callable[..., Function]] = {
+    each.__name__: each for each in (avg, count, first, last, max, min, stddev, sum, variance)
+}
+
+
+def is_user_function(described: Mapping[str, Any]) -> bool:
+    """Whether a function that described itself so is the user's own.
+
+    Anything that cannot have raises ``KeyError``, ``TypeError`` or ``ValueError``.
+    """
+    name = described["function"]
+    if not isinstance(name, str):
+        raise ValueError("a function without a name")
+    return name.startswith(_USER)
+
+
+def function_from_description(described: Mapping[str, Any]) -> Function:
+    """The built-in function that described itself so.
+
+    Anything that cannot have raises ``KeyError``, ``TypeError`` or ``ValueError``.
+    """
+    name, column = described["function"], described["column"]
+    if name not in BUILT_IN:
+        raise ValueError("a function that is none of the built-in ones")
+    if not isinstance(column, str) and not (column is None and name == "count"):
+        raise ValueError(f"{name} of no column")
+    function = Function(name, column, described["overflow"], described["skip_nulls"])
+    is_known = function.overflow in ("error", "null") and type(function.skip_nulls) is bool
+    if not is_known or function.describe() != described:
+        raise ValueError(f"{name} with more to it than is known")
+    return function
+
+
 __all__ = [
+    "BUILT_IN",
     "AnyFunction",
     "Function",
     "UserFunction",
     "avg",
     "count",
     "first",
+    "function_from_description",
+    "is_user_function",
     "last",
     "max",
     "min",

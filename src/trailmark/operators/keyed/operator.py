@@ -250,6 +250,9 @@ class Keyed:
     def footprints(self, table: KeyedTable, slots: Slots, opened: int) -> pa.RecordBatch:
         return self._format.encode(table, slots, opened)
 
+    def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        return self._format.widen(footprints)
+
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         wrong = keyed_trouble(footprints, self.identities, pa.schema([]), batch)
         return wrong or null_trouble(footprints, self._code.columns)

@@ -131,6 +131,13 @@ def _view(records: str | None) -> Callable[[World, Path], None]:
     return read
 
 
+def _state(world: World, path: Path) -> None:
+    """What is open after the newest batch, and after one before."""
+    with contextlib.suppress(TrailmarkError):
+        read_table(path, records="state", ending_batch=2)
+    read_table(path, records="state")
+
+
 def _command(*arguments: object) -> Callable[[World, Path], None]:
     def run(world: World, path: Path) -> None:
         _run(arguments[0], path, *arguments[1:])
@@ -156,6 +163,7 @@ _OPERATOR_TARGETS = (
     _view("all"),
     _view("input"),
     _view("late"),
+    *(_state, _state),
     _command("log", "--json", "--records"),
     _command("recover", "--dry-run"),
     _command("truncate", "--to-batch", 3, "--yes"),

@@ -1,4 +1,5 @@
-"""Recovery: `plan` finds out what has to be read, as a value one can print; `restore` does it.
+"""Recovery: `plan` finds out what has to be read, as a value one can print; `restore` does it,
+`aside`, which is imported by name, does both for those who only look at the state.
 
 Nothing is emitted and nothing is guessed: what cannot be rebuilt exactly is refused with a named
 error.

@@ -15,6 +15,7 @@ from trailmark.operators.kinds import form_of
 from trailmark.operators.logged import INPUT, LoggedForm
 from trailmark.operators.protocol import Port
 from trailmark.records import KIND, FootprintKind, FrameKind, Stream
+from trailmark.streams.view import STATE
 from trailmark.values import dataclass
 
 #: Records that are asked for by name, beside those of the inputs.
@@ -63,7 +64,7 @@ def _check_known(form: LoggedForm, records: str) -> None:
     what = f"{records!r} are no records of an operator."
     if records == INPUT:
         what = f"The operator has {len(form.ports)} inputs, whose rows have columns of their own."
-    raise SettingError(what, where="records", fix=f"Use one of {', '.join(known)}.")
+    raise SettingError(what, where="records", fix=f"Use one of {', '.join((*known, STATE))}.")
 
 
 def _plain_rows(form: LoggedForm, stream: Stream, kind: FrameKind, port: Port) -> RowsOfKind:

@@ -9,16 +9,17 @@ from datetime import datetime
 import pyarrow as pa
 
 from trailmark.errors import SettingError, UnknownFormat
-from trailmark.log import open_storage, read_meta
+from trailmark.log import Storage, open_storage, read_meta
 from trailmark.log.storage.urls import full_path, is_url
 from trailmark.streams.times import Span, parse_timestamp
-from trailmark.streams.view import StreamView, open_view
+from trailmark.streams.view import STATE, Columned, StreamView, open_view
 
 
 def read_table(
     path: str | os.PathLike[str],
     *,
     records: str | None = None,
+    operator: object = None,
     columns: Sequence[str] | None = None,
     starting_batch: int | None = None,
     ending_batch: int | None = None,
@@ -33,11 +34,16 @@ def read_table(
         Directory or ``s3://`` URL of the stream, or of an operator.
     records
         Of an operator: ``"results"`` (the default), ``"all"`` (results and footprints with their
-        kind, place and state), ``"input"`` or ``"late"``.
+        kind, place and state), ``"input"``, ``"late"`` or ``"state"`` (what is open at the end of a
+        batch, rebuilt).
+    operator
+        To rebuild a state, what of the operator is your own code: of an aggregate with a
+        `UserFunction` a mapping from the names of values to functions. Or a name that it can be
+        imported by, ``"package.module:name"``.
     columns
         Only these columns, in this order.
     starting_batch, ending_batch
-        Only these batches, both included.
+        Only these batches, both included. A state is as of the end of ``ending_batch``.
     starting_timestamp, ending_timestamp
         Only rows of these times, both included: of the stream's time column, or if it has none, of
         the batches that were written then. A time without a zone is in UTC.
@@ -54,14 +60,37 @@ def read_table(
             where="path",
             fix="Give the path that the stream or the operator was given.",
         )
-    view = open_view(storage, records)
     span = Span(
         starting_batch,
         ending_batch,
         _time(starting_timestamp, "starting_timestamp"),
         _time(ending_timestamp, "ending_timestamp"),
     )
-    return table_of(view, span, columns)
+    if records == STATE:
+        return _state_table(storage, operator, span, columns)
+    check_no_code(operator)
+    return table_of(open_view(storage, records), span, columns)
+
+
+def check_no_code(operator: object) -> None:
+    """Refuses code where no operator is rebuilt."""
+    if operator is not None:
+        raise SettingError(
+            "Only a state is rebuilt with code; other records are read as they were logged.",
+            where="operator",
+            fix="Leave it out, or read records='state'.",
+        )
+
+
+def _state_table(
+    storage: Storage, code: object, span: Span, columns: Sequence[str] | None
+) -> pa.Table:
+    from trailmark.streams.operator_state import check_as_of, open_state
+
+    check_as_of(span)
+    state = open_state(storage, code)
+    wanted = check_columns(state, columns)
+    return state.table(span.last_batch).select(wanted)
 
 
 def table_of(view: StreamView, span: Span, columns: Sequence[str] | None = None) -> pa.Table:
@@ -87,7 +116,7 @@ def bounds(view: StreamView, span: Span) -> tuple[int, int]:
     return first, max(first, end)
 
 
-def check_columns(view: StreamView, columns: Sequence[str] | None) -> list[str]:
+def check_columns(view: Columned, columns: Sequence[str] | None) -> list[str]:
     """The columns that are asked for; all of them if none are named."""
     if columns is None:
         return list(view.schema.names)

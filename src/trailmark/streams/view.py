@@ -22,6 +22,10 @@ from trailmark.values import dataclass
 if TYPE_CHECKING:
     from trailmark.log.index import IndexEntry
 
+#: What an operator has open, as records that are asked for. No log holds them, they are rebuilt:
+#: see `operator_state`.
+STATE = "state"
+
 #: The largest number that a time can be in its unit.
 _LATEST = 2**63 - 1
 
@@ -55,8 +59,8 @@ class StreamBatch:
         return sum(chunk.bytes for chunk in self.chunks)
 
 
-class StreamView(Protocol):
-    """A written stream, or one kind of an operator's records."""
+class Columned(Protocol):
+    """Whatever can be read and has columns."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -65,6 +69,10 @@ class StreamView(Protocol):
     @property
     def source_schema(self) -> Mapping[str, Any] | None:
         """The schema in the words of its writer, if it is known."""
+
+
+class StreamView(Columned, Protocol):
+    """A written stream, or one kind of an operator's records."""
 
     @property
     def time_column(self) -> str | None:
@@ -106,12 +114,17 @@ def open_view(storage: Storage, records: str | None = None) -> StreamView:
 
         return open_operator_view(storage, records)
     if records not in (None, "results"):
-        raise SettingError(
-            f"A written stream has rows and nothing else, not records {records!r}.",
-            where="records",
-            fix="Leave the option out.",
-        )
+        raise only_rows(records)
     return WrittenView(storage, meta)
+
+
+def only_rows(records: str) -> SettingError:
+    """The error to raise about records that a written stream does not have."""
+    return SettingError(
+        f"A written stream has rows and nothing else, not records {records!r}.",
+        where="records",
+        fix="Leave the option out.",
+    )
 
 
 class WrittenView:

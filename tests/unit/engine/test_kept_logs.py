@@ -11,12 +11,14 @@ from tests.support.compare import assert_same_rows
 from tests.support.engine import Judge, Query
 from tests.support.kept_logs import BATCHES, KEPT, POLICIES, engine_bucket, engine_case, unpack
 from tests.support.plain import plain_rows
+from tests.support.shown_states import StatedQuery
 from tests.support.small import SMALL_WINDOWS
 from trailmark.engine import BatchReport, OperatorLogs
 from trailmark.kernel.columns import contiguous
 from trailmark.log import LocalStorage, StreamLog
 from trailmark.records import FrameKind
 from trailmark.status.verify import verify_operator
+from trailmark.streams.operator_state import open_state
 from trailmark.testing.disk import SimulatedDisk
 
 
@@ -33,6 +35,19 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     root = tmp_path_factory.mktemp("kept")
     unpack(root, request.param)
     return Kept(root / "engine", KEPT[request.param])
+
+
+@pytest.mark.parametrize("version", KEPT)
+def test_states_of_kept_logs_are_read(version: str, tmp_path: Path) -> None:
+    unpack(tmp_path, version)
+    for window in SMALL_WINDOWS:
+        stated = StatedQuery.of(engine_case(window), POLICIES["continuous"]).run()
+        stated.query.stop()
+        for policy in POLICIES:
+            table = open_state(LocalStorage(tmp_path / "engine" / f"{window}-{policy}")).table()
+            (batch,) = set(table["batch"].to_pylist())
+            assert batch >= KEPT[version] - 2
+            stated.check(table, batch)
 
 
 def _versions(log: StreamLog) -> list[int]:

@@ -172,6 +172,26 @@ def test_all_its_records_can_be_read(logs: Logs) -> None:
     )
 
 
+def test_its_state_can_be_read_as_of_every_batch(logs: Logs) -> None:
+    case = logs.case
+    marks = watermarks(logs.query, case.batches)
+    oracles = [case.oracle() for _ in range(_BUCKETS)]
+    for batch, rows in enumerate(case.batches):
+        expected = Counter[tuple[int, ...]]()
+        for bucket, oracle in enumerate(oracles):
+            part = case.split(rows, _BUCKETS)[bucket]
+            case.outcome(oracle, batch, part, None, marks[batch])
+            for ((key,), _), state in oracle.open_windows().items():
+                expected[bucket, key, state["$opened"], state["at"]] += 1
+        found = read_table(logs.path, records="state", ending_batch=batch)
+        # Its pieces have a batch of their own: that of the tuple which they remember.
+        named = ["$batch", "bucket", "key", "opened", "batch", "row", "at"]
+        assert found.schema.names == named
+        assert set(found["$batch"].to_pylist()) <= {batch}
+        columns = [found[name].to_pylist() for name in ("bucket", "key", "opened", "at")]
+        assert Counter(zip(*columns, strict=True)) == expected
+
+
 @pytest.mark.parametrize("records", ["input", "input:middle"])
 def test_whoever_asks_for_one_of_its_inputs_has_to_say_which(logs: Logs, records: str) -> None:
     with pytest.raises(SettingError, match="input:left, input:right"):

@@ -12,7 +12,9 @@ from trailmark.settings import Compression, Durability, LogSettings, parse_durat
 from trailmark.spark.given import Given, OptionNames
 from trailmark.spark.limits import ReadLimits
 from trailmark.streams.retention import Retention
+from trailmark.streams.table import check_no_code
 from trailmark.streams.times import Span
+from trailmark.streams.view import STATE
 
 _STARTS = ("startingOffsets", "startingBatch", "startingTimestamp")
 #: docs/streams.md explains them. Those for streams are ignored by other reads.
@@ -25,6 +27,7 @@ READING = OptionNames(
         "startingTimestamp",
         "endingTimestamp",
         "records",
+        "operator",
         "failOnDataLoss",
         "startingOffsets",
         "maxRowsPerTrigger",
@@ -58,6 +61,7 @@ class ReadOptions:
 
     path: str
     records: str | None
+    operator: str | None
     span: Span
     starts_at_end: bool
     limits: ReadLimits
@@ -77,9 +81,13 @@ class ReadOptions:
         )
         _check_one_start(given.names(*_STARTS))
         reader = given.text("reader")
+        records, operator = given.text("records"), given.text("operator")
+        if records != STATE:
+            check_no_code(operator)
         return cls(
             given.path(),
-            given.text("records"),
+            records,
+            operator,
             span,
             starting == "latest",
             ReadLimits(
@@ -91,6 +99,12 @@ class ReadOptions:
 
     def for_stream(self) -> ReadOptions:
         """The options of a streaming read, which has no end."""
+        if self.records == STATE:
+            raise SettingError(
+                "A state is as of the end of one batch; it cannot be followed.",
+                where="records",
+                fix="Use spark.read. To follow how it changes, read records 'all'.",
+            )
         if self.span.last_batch is not None or self.span.last_us is not None:
             raise SettingError(
                 "A streaming read goes on and on; it cannot be given an end.",

@@ -10,7 +10,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from trailmark.errors import SchemaChanged, UnsupportedType
-from trailmark.streams.view import StreamView
+from trailmark.streams.view import Columned
 
 #: What comes back from Arrow as it went in. Subclasses (char, varchar) come back as they are, too.
 _PLAIN = (
@@ -29,6 +29,14 @@ _PLAIN = (
     spark.TimestampNTZType,
     spark.DayTimeIntervalType,
 )
+#: Types of Arrow's that Spark does not have, and the next larger one that it has.
+_LARGER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+}
 # Spark 4.0 and 4.1 always give times in UTC, later ones ask for the zone.
 _UTC = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 
@@ -49,15 +57,24 @@ def stored_form(schema: spark.StructType) -> spark.StructType:
     return spark.StructType(fields)
 
 
-def spark_schema(view: StreamView) -> spark.StructType:
+def spark_schema(view: Columned) -> spark.StructType:
     """The columns of a stream as Spark has them."""
     stored: Any = view.source_schema
     if stored is not None:
         return spark.StructType.fromJson(dict(stored))
-    return from_arrow_schema(view.schema)
+    return from_arrow_schema(pa.schema([_known_to_spark(field) for field in view.schema]))
 
 
-def check_wanted(wanted: spark.StructType, view: StreamView) -> None:
+def _known_to_spark(field: pa.Field) -> pa.Field:
+    """The column in the next larger type, if Spark has none for it: states of users' functions are
+    of any number of bits."""
+    kind = field.type
+    if pa.types.is_fixed_size_binary(kind):
+        kind = pa.binary()
+    return field.with_type(_LARGER.get(kind, kind))
+
+
+def check_wanted(wanted: spark.StructType, view: Columned) -> None:
     """Refuses a schema that asks for other columns than the stream has. Fewer are fine."""
     has = arrow_schema(spark_schema(view))
     for field in arrow_schema(wanted):

@@ -26,7 +26,7 @@ from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_
 from trailmark.spark.sink import TrailmarkStreamWriter, TrailmarkWriter
 from trailmark.streams.table import bounds
 from trailmark.streams.times import Span
-from trailmark.streams.view import Chunk, StreamBatch, StreamView, open_view
+from trailmark.streams.view import STATE, Chunk, StreamBatch, StreamView, open_view
 
 _log = logging.getLogger("trailmark")
 
@@ -60,10 +60,19 @@ class TrailmarkSource(spark.DataSource):
                 "taken from the directory that Spark was started in. To wait for a stream that "
                 "nobody has begun to write, give its schema with .schema(...).",
             )
+        if options.records == STATE:
+            from trailmark.spark.state_source import state_of
+
+            return spark_schema(state_of(options))
         return spark_schema(open_view(storage, options.records))
 
-    def reader(self, schema: StructType) -> TrailmarkReader:
-        return TrailmarkReader(ReadOptions.parse(self._given), schema)
+    def reader(self, schema: StructType) -> spark.DataSourceReader:
+        options = ReadOptions.parse(self._given)
+        if options.records == STATE:
+            from trailmark.spark.state_source import StateReader
+
+            return StateReader(options, schema)
+        return TrailmarkReader(options, schema)
 
     def streamReader(self, schema: StructType) -> TrailmarkStreamReader:
         return TrailmarkStreamReader(ReadOptions.parse(self._given).for_stream(), schema)

@@ -7,7 +7,6 @@ import random
 import pyarrow as pa
 import pytest
 
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.pairing import random_pairing
 from tests.support.policies import random_policy
@@ -17,6 +16,7 @@ from tests.support.strategies import random_case
 from trailmark.engine.commits import mark_committed
 from trailmark.log import read_ports
 from trailmark.streams.operator_state import open_state
+from trailmark.testing.disk import SimulatedDisk
 
 _PARTS = 4
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tests.support.cases import Case
 from tests.support.compare import assert_same_states
-from tests.support.disk import SimulatedDisk
 from tests.support.engine import Query
 from tests.support.folds import unscaled
 from tests.support.oracle import Identity, Row
@@ -22,6 +21,7 @@ from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine.commits import mark_committed
 from trailmark.errors import MissingSegment
 from trailmark.streams.operator_state import OperatorState, open_state
+from trailmark.testing.disk import SimulatedDisk
 
 #: Footprints now and then, so that there is something to load and something to replay.
 POLICY = Continuous(q=12, u=30)

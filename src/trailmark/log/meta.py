@@ -192,19 +192,19 @@ def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
         yield f"buckets: {stored.buckets} -> {expected.buckets}"
     yield from _port_differences(stored.ports, expected.ports)
     yield from _schema_differences("result", stored.result_schema, expected.result_schema)
-    yield from described_differences("operator", stored.operator, expected.operator)
+    yield from _state_differences(stored.operator, expected.operator)
+    compared = [
+        {name: each for name, each in described.items() if name not in _NOT_COMPARED}
+        for described in (stored.operator, expected.operator)
+    ]
+    yield from described_differences("operator", *compared)
 
 
 def described_differences(where: str, stored: JsonObject, described: JsonObject) -> Iterator[str]:
     """What is not as it was in a description, or in a part of one, each with its place."""
     # Compared as it is stored: a tuple and a list are the same thing there.
-    is_now = json_text.load(json_text.dump(described, where)) or {}
-    yield from _state_differences(stored, is_now)
-    compared = [
-        {name: each for name, each in whole_one.items() if name not in _NOT_COMPARED}
-        for whole_one in (stored, is_now)
-    ]
-    yield from _json_differences(where, *compared)
+    is_now = json_text.load(json_text.dump(described, where))
+    yield from _json_differences(where, stored, is_now)
 
 
 def _state_differences(stored: JsonObject, expected: JsonObject) -> Iterator[str]:

@@ -55,9 +55,7 @@ class CommonArguments:
         """
         is_unlogged = may_be_unlogged and checkpoint is None and recover_within is None
         default = Continuous.within(_DEFAULT_OBJECTIVE)
-        policy = (
-            None if is_unlogged else asked_policy(checkpoint, recover_within, default=default)
-        )
+        policy = None if is_unlogged else asked_policy(checkpoint, recover_within, default=default)
         if path is None and policy is not None:
             raise SettingError(
                 "The operator needs a path for its logs.",

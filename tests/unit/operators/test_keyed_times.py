@@ -12,7 +12,7 @@ import pytest
 from tests.support.seeds import seeds
 from trailmark.errors import OperatorError, SettingError
 from trailmark.operators.keyed import Keyed
-from trailmark.operators.keyed.due import NEVER, DueQueue, KeyedTable
+from trailmark.operators.keyed.due import NEVER, DueQueue
 from trailmark.operators.protocol import BatchInput
 from trailmark.recovery import NoHistory
 from trailmark.state.memory import Memory
@@ -56,7 +56,7 @@ class Alarm:
         return keys.table(due=due)
 
 
-def _run(user: Any, watermarks: list[int | None], keys: int = 3) -> tuple[Keyed, KeyedTable, list[Any]]:
+def _run(user: Any, watermarks: list[int | None], keys: int = 3) -> list[Any]:
     operator = Keyed(_SCHEMA, user, by="key", output=_OUTPUT, time="at")
     table = operator.open(Memory(), NoHistory())
     fired, before = [], None
@@ -68,7 +68,7 @@ def _run(user: Any, watermarks: list[int | None], keys: int = 3) -> tuple[Keyed,
         outcome = operator.process(table, BatchInput(batch, rows, before, watermark))
         fired.append([(r["key"], r["due"].microsecond) for r in outcome.results.to_pylist()])
         before = watermark
-    return operator, table, fired
+    return fired
 
 
 def _at(*microseconds: int) -> Any:
@@ -76,13 +76,13 @@ def _at(*microseconds: int) -> Any:
 
 
 def test_a_timer_is_called_once_when_the_watermark_has_reached_it() -> None:
-    _, _, fired = _run(Alarm(lambda k, s: _at(10, 20, 30)), [None, 9, 10, 29, 29, 1000])
+    fired = _run(Alarm(lambda k, s: _at(10, 20, 30)), [None, 9, 10, 29, 29, 1000])
     assert fired == [[], [], [(0, 10)], [(1, 20)], [], [(2, 30)]]
 
 
 def test_a_timer_that_is_set_again_is_called_until_the_watermark_is_passed() -> None:
     user = Alarm(lambda k, s: _at(10, 10, 10), lambda due, s: due + np.timedelta64(10, "us"))
-    _, _, fired = _run(user, [None, 35, 40], keys=3)
+    fired = _run(user, [None, 35, 40], keys=3)
     assert sorted(fired[1]) == [(key, at) for key in range(3) for at in (10, 20, 30)]
     assert sorted(fired[2]) == [(key, 40) for key in range(3)]
 

@@ -31,6 +31,7 @@ from trailmark.records import FOOTPRINT, KIND, OPENED, FootprintKind
 from trailmark.state.table import LAST_BATCH, OPENED_PLACE, Slots
 
 _OPEN, _CHECK = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
+_MOMENT = pa.timestamp("us", "UTC")
 TIMES = (EVENT_TIMER, CLOCK_TIMER, EVENT_TTL, CLOCK_TTL)
 
 
@@ -57,6 +58,13 @@ class KeyedFootprints:
             at = np.ascontiguousarray(states[kind]["at"])
             columns[kind] = arrow_fixed(at, pa.int64(), at != NEVER)
         columns |= {name: each.read(table, states) for name, each in self._columns.items()}
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def widen(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Footprints with ages in full, however narrow they were logged, and times as such."""
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        columns[OPENED] = arrow_fixed(whole_numbers(rows, OPENED), pa.int64())
+        columns |= {kind: columns[kind].view(_MOMENT) for kind in self._dues}
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def load(self, table: KeyedTable, rows: pa.RecordBatch, fresh: States, where: str) -> Slots:

@@ -195,6 +195,9 @@ class Whole:
         arrays = [pa.array(each, f.type) for each, f in zip(values, _FOOTPRINTS, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_FOOTPRINTS)
 
+    def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        return footprints
+
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         return whole_trouble(footprints, batch)
 

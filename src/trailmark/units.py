@@ -1,4 +1,4 @@
-"""Numbers as people read them. JSON has the exact ones."""
+"""Numbers and texts as people read them. JSON has the exact ones."""
 
 from __future__ import annotations
 
@@ -72,3 +72,13 @@ def some(count: int, what: str) -> str:
     """
     plural = "es" if what.endswith(("ch", "s")) else "s"
     return f"{count:,} {what}" + ("" if count == 1 else plural)
+
+
+def printable(text: str) -> str:
+    """The text with all that could play tricks on a terminal written out; lines stay lines."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
+        for each in text
+    )

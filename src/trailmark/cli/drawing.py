@@ -198,11 +198,5 @@ def _warnings(status: OperatorStatus) -> Iterator[str]:
                 f"bucket {bucket.bucket}: {bucket.problem} Figures are those of batch "
                 f"{units.batch(bucket.batch)}. Run trailmark verify."
             )
-        account = bucket.account
-        if account is not None and not account.is_reachable:
-            yield (
-                f"bucket {bucket.bucket}: with {account.open_windows:,} windows open the target "
-                "cannot be met; use more buckets, or ask for less"
-            )
-        elif bucket.is_within_objective is False:
-            yield f"bucket {bucket.bucket}: a recovery would take longer than the objective"
+        if bucket.shortfall:
+            yield f"bucket {bucket.bucket}: {bucket.shortfall}"

@@ -9,6 +9,8 @@ import os
 import shutil
 from typing import Any, Literal, TextIO, TypeAlias
 
+from trailmark.units import printable
+
 Style: TypeAlias = Literal["plain", "bold", "dim", "good", "warning", "bad"]
 
 _CODES: dict[Style, str] = {
@@ -22,16 +24,6 @@ _CODES: dict[Style, str] = {
 _MEANT = f"\x1b{os.urandom(8).hex()}"
 _HOME, _CLEAR = f"{_MEANT}[H", f"{_MEANT}[2J"
 _TO_START_OF_LINE, _TO_END_OF_LINE, _TO_END = f"{_MEANT}[G", f"{_MEANT}[K", f"{_MEANT}[J"
-
-
-def printable(text: str) -> str:
-    """The text with all that could play tricks on a terminal written out; lines stay lines."""
-    if text.replace("\n", "").isprintable():
-        return text
-    return "".join(
-        each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
-        for each in text
-    )
 
 
 class Guarded:

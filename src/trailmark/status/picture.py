@@ -159,6 +159,18 @@ class BucketStatus:
             return None
         return self.account.predicted_us <= self.objective_us
 
+    @property
+    def shortfall(self) -> str:
+        """Why the policy does not keep what it was asked for; empty if it does."""
+        if self.account is not None and not self.account.is_reachable:
+            return (
+                f"with {self.account.open_windows:,} windows open the target cannot be met; use "
+                "more buckets, or ask for less"
+            )
+        if self.is_within_objective is False:
+            return "a recovery would take longer than the objective"
+        return ""
+
     def describe(self) -> dict[str, Any]:
         """All of it as JSON."""
         files, bytes_aside = self.aside

@@ -12,7 +12,7 @@ from typing import Any
 
 from trailmark.log import OperatorMeta
 from trailmark.log.json_text import shown
-from trailmark.operators.aggregate.logged import AggregateForm, aggregate_title
+from trailmark.operators.aggregate.logged import AggregateForm, aggregate_caution, aggregate_title
 from trailmark.operators.aggregate.rebuild import rebuild_aggregate
 from trailmark.operators.keyed.logged import KeyedForm, keyed_title
 from trailmark.operators.keyed.rebuild import rebuild_keyed
@@ -39,15 +39,20 @@ class OperatorKind:
         code: no log holds any. None stands for no code; what it has to be otherwise, the kind says.
         Raises `SettingError` or `SchemaChanged` if the code is missing or is not what wrote the
         logs, `UnknownFormat` if the description cannot be understood.
+    caution
+        What whoever has described it so should know before it runs; empty if there is nothing.
     """
 
     form: Callable[[OperatorMeta], LoggedForm]
     title: Callable[[Mapping[str, Any]], str]
     rebuild: Callable[[OperatorMeta, object], AnyOperator]
+    caution: Callable[[Mapping[str, Any]], str] = lambda described: ""
 
 
 _KINDS = {
-    "aggregate": OperatorKind(AggregateForm, aggregate_title, rebuild_aggregate),
+    "aggregate": OperatorKind(
+        AggregateForm, aggregate_title, rebuild_aggregate, aggregate_caution
+    ),
     "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed),
     "whole": OperatorKind(WholeForm, whole_title, rebuild_whole),
 }
@@ -73,3 +78,9 @@ def title_of(described: Mapping[str, Any]) -> str:
     """An operator in a few words; those of unknown kinds by the name of the kind."""
     name = str(described.get("operator", "operator"))
     return _KINDS[name].title(described) if name in _KINDS else name
+
+
+def caution_of(described: Mapping[str, Any]) -> str:
+    """What to know of an operator before it runs; empty if there is nothing."""
+    name = str(described.get("operator"))
+    return _KINDS[name].caution(described) if name in _KINDS else ""

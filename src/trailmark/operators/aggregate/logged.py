@@ -115,3 +115,19 @@ def _window_text(window: Mapping[str, Any]) -> str:
         text = f"windows of {format_duration(size)} of {window.get('column')}"
         return text if slide == size else f"{text} every {format_duration(slide)}"
     return "windows"
+
+
+def aggregate_caution(described: Mapping[str, Any]) -> str:
+    """What depends on the order of tuples, where nobody has said what that is."""
+    calls = [call["function"] for call in described["values"].values()]
+    depends = [
+        *(["windows"] if described["window"]["kind"] == "count" else []),
+        *(name for name in ("first", "last") if name in calls),
+    ]
+    if "order_by" in described or not depends:
+        return ""
+    listed = " and ".join([*([", ".join(depends[:-1])] if depends[1:] else []), depends[-1]])
+    return (
+        f"without order_by, tuples of a batch have no certain order: {listed} may come out "
+        "differently when the query starts anew"
+    )

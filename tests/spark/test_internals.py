@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,10 +21,12 @@ from tests.support.spark_feed import Feed, Query
 from tests.support.spark_streams import add, follow
 from trailmark.errors import SettingError
 from trailmark.spark.internals import (
-    StreamSource,
+    PlanNode,
+    Source,
     as_streaming,
     checkpoint_of,
     driver_directory,
+    read_plan,
     stream_sources,
     tell_briefly,
     wait_for_events,
@@ -168,10 +171,67 @@ def test_the_sources_of_a_stream_are_found(spark: SparkSession, tmp_path: Path) 
         files.filter("id > 1").union(follow(spark, tmp_path / "stream")).join(spark.range(3), "id")
     )
     assert stream_sources(both) == [
-        StreamSource("parquet", str(tmp_path / "in")),
-        StreamSource("trailmark", str(tmp_path / "stream")),
+        Source("parquet", (str(tmp_path / "in"),)),
+        Source("trailmark", (str(tmp_path / "stream"),)),
     ]
     assert stream_sources(spark.readStream.format("rate").load()) == []
+
+
+def test_plans_are_read_with_the_names_that_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    """``QueryPlan``: ``nodeName``, ``isStreaming``, ``children``, ``subqueries``, ``output`` and
+    the metadata of its columns; ``WithCTE`` and ``CTERelationRef``; and ``MapInArrow``. Without
+    them, nothing can be explained."""
+    schema = "id bigint"
+    files = Feed(spark, tmp_path / "in", schema).stream()
+    noted = spark.range(3).select(F.col("id").alias("id", metadata={"said": "so"}))
+    united = spark.range(2).union(noted).where("id > 0").mapInArrow(_as_they_are, schema)
+    spark_range = PlanNode("Range", False)
+    branches = (
+        PlanNode("Range", False, metadata={}),
+        PlanNode("Range", False, metadata={"said": "so"}),
+    )
+    union = PlanNode("Union", False, branches)
+    assert read_plan(united, {"MapInArrow"}) == PlanNode("MapInArrow", False, (union,))
+    assert read_plan(united, ()) == union
+    source = PlanNode("StreamingRelation", True, (), Source("parquet", (str(tmp_path / "in"),)))
+    united.createOrReplaceTempView("united_rows")
+    files.createOrReplaceTempView("followed_files")
+    try:
+        text = """
+            WITH x AS (SELECT id FROM united_rows), y AS (SELECT id + 1 AS id FROM x)
+            SELECT f.id FROM followed_files f JOIN y ON f.id = y.id
+            WHERE f.id IN (SELECT id FROM range(7))
+        """
+        found = read_plan(spark.sql(text), ())
+    finally:
+        spark.catalog.dropTempView("united_rows")
+        spark.catalog.dropTempView("followed_files")
+    join = PlanNode("Join", True, (source, union))
+    assert found == PlanNode("Filter", True, (join, spark_range))
+
+
+def test_the_sources_of_a_plan_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    """``HadoopFsRelation.location``, ``DataSourceV2Relation.options`` and their like. Without them,
+    nothing can be explained either; another kind of relation is told by the name of its node."""
+    add(spark.range(3), tmp_path / "stream")
+    spark.range(3).write.json(str(tmp_path / "files"))
+    stream = str(tmp_path / "stream")
+    cases = [
+        (follow(spark, stream, reader="me"), Source("trailmark", (stream,), (("reader", "me"),))),
+        (
+            spark.read.format("trailmark").option("startingBatch", 0).load(stream),
+            Source("trailmark", (stream,), (("startingBatch", "0"),)),
+        ),
+        (spark.read.json(str(tmp_path / "files")), Source("JSON", (f"file:{tmp_path}/files",))),
+        (spark.readStream.format("rate").load(), Source("rate")),
+        (spark.range(3), None),
+    ]
+    for df, source in cases:
+        assert read_plan(df, ()).source == source
+
+
+def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def test_logs_among_the_files_of_the_source_are_refused(
@@ -205,6 +265,10 @@ def test_another_version_without_these_names_is_no_reason_to_fail(
 
     monkeypatch.setattr(stream, "_jdf", Renamed())
     assert stream_sources(stream) == []
+    with pytest.raises(SettingError, match="does not show its plans") as refused:
+        read_plan(stream, ())
+    assert spark.version in refused.value.what
+    assert "Queries run all the same" in refused.value.fix
 
 
 def test_literals_can_be_made_a_stream_that_is_no_source(

@@ -21,13 +21,14 @@ def check_apart(df: DataFrame, location: str) -> None:
     directory = driver_directory(df.sparkSession) or os.getcwd()
     logs = _names(location, directory)
     for source in stream_sources(df):
-        files = _names(source.path, directory)
+        (path,) = source.paths
+        files = _names(path, directory)
         is_stream = source.format.lower() == "trailmark"
         is_met = files == logs if is_stream else _meet(files, logs)
         if is_met:
             raise SettingError(
                 f"The operator's logs and its input would be in the same place: {location} and "
-                f"{redacted(source.path)}.",
+                f"{redacted(path)}.",
                 where="path",
                 fix="Give the operator a directory of its own, not in that of the input nor "
                 "above it.",

@@ -1,13 +1,15 @@
 """Names inside of Spark that have no public counterpart in PySpark.
 
 Another version may lack any of them. Then these functions have no answer, and whoever asks does
-without; but no operator runs without `as_streaming`, which refuses.
+without; but no operator runs without `as_streaming`, and nothing is explained without `read_plan`:
+these refuse.
 ``tests/spark/test_internals.py`` says what is expected of Spark, and what is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +25,9 @@ from trailmark.values import dataclass
 #: What comes of a name that is not there (py4j knows a package of it, or nothing), and of a JVM
 #: that is not.
 _GONE = (Py4JError, AttributeError, ImportError, OSError, TypeError)
+
+#: What Spark calls a relation of files.
+_FILES = "HadoopFsRelation"
 
 #: Told of a batch: the id of its query, that of the run, and its number.
 OnBatch = Callable[[UUID, UUID, int], None]
@@ -76,33 +81,124 @@ def checkpoint_of(query: StreamingQuery) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSource:
-    """A source of a stream that has a path, by the name of its format."""
+class Source:
+    """What a DataFrame reads, by the name of its format.
+
+    ``paths`` is empty where there is none, and of files all that were given. ``options`` are known
+    of newer kinds of sources only; they may hold secrets.
+    """
 
     format: str
-    path: str
+    paths: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
 
-def stream_sources(df: DataFrame) -> list[StreamSource]:
+def stream_sources(df: DataFrame) -> list[Source]:
     """The sources with paths that a streaming DataFrame reads."""
     try:
-        leaves = df._jdf.queryExecution().analyzed().collectLeaves()
-        return [found for n in range(leaves.size()) for found in _sources(leaves.apply(n))]
+        leaves = _listed(df._jdf.queryExecution().analyzed().collectLeaves())
+        found = [_source(leaf) for leaf in leaves if leaf.isStreaming()]
+        return [source for source in found if source is not None and source.paths]
     except _GONE:
         return []
 
 
-def _sources(leaf: Any) -> Iterator[StreamSource]:
+def _source(leaf: Any) -> Source | None:
+    """What a leaf of a plan reads; None if that is Spark's own: literals, ranges, RDDs."""
     kind = leaf.nodeName()
     if kind == "StreamingRelation":
         source = leaf.dataSource()
         path = source.options().get("path")
-        if path.isDefined():
-            yield StreamSource(source.className(), path.get())
-    elif kind == "StreamingRelationV2":
-        path = leaf.extraOptions().get("path")
-        if path is not None:
-            yield StreamSource(leaf.sourceName(), path)
+        return Source(source.className(), (path.get(),) if path.isDefined() else ())
+    if kind == "StreamingRelationV2":
+        return _source_of(leaf.sourceName(), leaf.extraOptions())
+    if kind == "DataSourceV2Relation":
+        return _source_of(leaf.table().name(), leaf.options())
+    if kind == "LogicalRelation" and leaf.relation().getClass().getSimpleName() == _FILES:
+        paths = _listed(leaf.relation().location().rootPaths())
+        return Source(str(leaf.relation().fileFormat()), tuple(str(path) for path in paths))
+    return None
+
+
+def _source_of(name: str, options: Any) -> Source:
+    given = dict(options.asCaseSensitiveMap())
+    path = given.pop("path", None)
+    return Source(name, () if path is None else (path,), tuple(sorted(given.items())))
+
+
+def _listed(sequence: Any) -> list[Any]:
+    """The elements of a ``Seq`` of Scala's."""
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """A node of an analyzed plan, by its name, with those below it.
+
+    ``metadata`` is that of the first column, and read of the branches of unions only.
+    """
+
+    name: str
+    is_streaming: bool
+    children: tuple[PlanNode, ...] = ()
+    source: Source | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+def read_plan(df: DataFrame, wanted: Collection[str]) -> PlanNode:
+    """The analyzed plan of a DataFrame, with subqueries.
+
+    Nodes with one child, which are most of them, are left out unless their names are wanted. Common
+    table expressions are where they are used.
+    """
+    try:
+        return _PlanReader(wanted).read(df._jdf.queryExecution().analyzed())
+    except _GONE as error:
+        raise SettingError(
+            f"Spark {df.sparkSession.version} does not show its plans as this Trailmark knows them "
+            f"({error!r}).",
+            where="df",
+            fix="Use a newer Trailmark, or a Spark from 4.0 to 4.3. Queries run all the same.",
+        ) from error
+
+
+class _PlanReader:
+    def __init__(self, wanted: Collection[str]) -> None:
+        self._wanted = wanted
+        self._common: dict[int, Any] = {}
+
+    def read(self, plan: Any, *, is_branch: bool = False) -> PlanNode:
+        metadata = _first_metadata(plan) if is_branch else None
+        plan, name, below = self._passed(plan)
+        return PlanNode(
+            name,
+            plan.isStreaming(),
+            tuple(self.read(each, is_branch=name == "Union") for each in below),
+            None if below else _source(plan),
+            metadata,
+        )
+
+    def _passed(self, plan: Any) -> tuple[Any, str, list[Any]]:
+        """The first node from here on that is not left out, its name, and what is below it."""
+        while True:
+            name = plan.nodeName()
+            below = _listed(plan.children()) + _listed(plan.subqueries())
+            if name == "WithCTE":
+                self._common |= {each.id(): each.child() for each in below[:-1]}
+                plan = below[-1]
+            elif name == "CTERelationRef" and plan.cteId() in self._common:
+                plan = self._common[plan.cteId()]
+            elif len(below) == 1 and name not in self._wanted:
+                plan = below[0]
+            else:
+                return plan, name, below
+
+
+def _first_metadata(plan: Any) -> Mapping[str, Any]:
+    columns = plan.output()
+    found = {} if columns.isEmpty() else json.loads(columns.head().metadata().json())
+    assert isinstance(found, dict)
+    return found
 
 
 def is_running(spark: SparkSession) -> bool:

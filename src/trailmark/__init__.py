@@ -35,6 +35,7 @@ if _typing.TYPE_CHECKING:
     )
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.apply import apply
+    from trailmark.spark.explain import explain, explanation
     from trailmark.spark.listener import listen
     from trailmark.spark.register import register
     from trailmark.streams.table import read_table
@@ -55,6 +56,8 @@ __all__ = [
     "avg",
     "count",
     "count_window",
+    "explain",
+    "explanation",
     "first",
     "last",
     "listen",
@@ -80,6 +83,7 @@ _LATER = {
     ),
     "aggregate": "trailmark.spark.aggregate",
     "apply": "trailmark.spark.apply",
+    **dict.fromkeys(("explain", "explanation"), "trailmark.spark.explain"),
     "listen": "trailmark.spark.listener",
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",

@@ -13,7 +13,8 @@ import trailmark
 def test_public_names_are_sorted_and_complete() -> None:
     assert list(trailmark.__all__) == sorted(trailmark.__all__)
     later = {  # imported when they are asked for
-        *("aggregate", "apply", "listen", "read_table", "register", "testing"),
+        *("aggregate", "apply", "explain", "explanation", "listen"),
+        *("read_table", "register", "testing"),
         *("Continuous", "CostBenefit", "Delta", "FullSnapshot"),
         *("NoCheckpoint", "Periodic", "SlowWindows", "UpstreamBackup"),
     }

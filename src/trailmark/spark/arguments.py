@@ -78,6 +78,12 @@ class CommonArguments:
 
 def check_dataframe(df: DataFrame) -> None:
     """Refuses what no operator can work on, and sessions whose workers could not."""
+    check_classic(df)
+    check_workers(df.sparkSession)
+
+
+def check_classic(df: DataFrame) -> None:
+    """Refuses what is no DataFrame of this driver's."""
     if not isinstance(df, DataFrame):
         raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
     if not isinstance(df, ClassicDataFrame):
@@ -86,7 +92,6 @@ def check_dataframe(df: DataFrame) -> None:
             where="df",
             fix="Run the query in a session of its own driver.",
         )
-    check_workers(df.sparkSession)
 
 
 def _check_retained(batches: int | None) -> None:

@@ -47,15 +47,24 @@ def _bucket(keys: list[spark.StructField], buckets: int) -> Column:
     return F.pmod(F.hash(*(named(key.name) for key in keys)), F.lit(buckets))
 
 
-def control_rows(stream: DataFrame, keys: list[spark.StructField], found: ControlKeys) -> DataFrame:
-    """The control rows of all buckets, with the columns of ``stream``; streaming if that is."""
+def control_rows(
+    stream: DataFrame,
+    keys: list[spark.StructField],
+    found: ControlKeys,
+    metadata: dict[str, str],
+) -> DataFrame:
+    """The control rows of all buckets, with the columns of ``stream``; streaming if that is.
+
+    ``metadata`` is put into that of the first column.
+    """
     names = [key.name for key in keys]
     rows = _keys(stream.sparkSession, keys, names.index(found.column), found.numbers)
     columns = [
         named(f.name) if f.name in names else F.lit(None).cast(f.dataType).alias(f.name)
         for f in stream.schema
     ]
-    rows = rows.select(*columns)
+    first = stream.schema[0].name
+    rows = rows.select(columns[0].alias(first, metadata=metadata), *columns[1:])
     return as_streaming(rows) if stream.isStreaming else rows
 
 

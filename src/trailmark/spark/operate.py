@@ -29,6 +29,7 @@ from trailmark.spark.arguments import CommonArguments
 from trailmark.spark.control import control_rows, find_control_keys, named
 from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
+from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
@@ -167,7 +168,8 @@ def _control(
 def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataFrame:
     """The columns that are needed, with control rows, by bucket."""
     needed = df.select(*(named(name) for name in plan.port.schema.names))
-    rows = needed.union(control_rows(needed, keys, plan.control))
+    note = PlanNote.of(plan, is_streaming=df.isStreaming).to_metadata()
+    rows = needed.union(control_rows(needed, keys, plan.control, note))
     if plan.ticks:
         rows = rows.union(no_rows_but_ticks(needed, plan.path))
     return rows.repartition(plan.buckets, *(named(key.name) for key in keys))

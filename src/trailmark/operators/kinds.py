@@ -50,9 +50,7 @@ class OperatorKind:
 
 
 _KINDS = {
-    "aggregate": OperatorKind(
-        AggregateForm, aggregate_title, rebuild_aggregate, aggregate_caution
-    ),
+    "aggregate": OperatorKind(AggregateForm, aggregate_title, rebuild_aggregate, aggregate_caution),
     "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed),
     "whole": OperatorKind(WholeForm, whole_title, rebuild_whole),
 }

@@ -130,12 +130,14 @@ def _source_title(source: Source) -> str:
 
 
 def _operator(note: PlanNote) -> ExplainedOperator:
-    logs, trouble = _read_logs(note) if note.is_streaming else (None, "")
+    logs, trouble = None, ""
+    if note.is_streaming and note.policy is not None:
+        logs, trouble = _read_logs(note, note.policy)
     return ExplainedOperator(
         note.buckets,
-        policy_title(note.policy),
+        "none" if note.policy is None else policy_title(note.policy),
         note.promise,
-        note.policy.get("objective_us"),
+        None if note.policy is None else note.policy.get("objective_us"),
         caution_of(note.operator),
         redacted(note.path) if note.is_streaming else None,
         logs,
@@ -143,13 +145,13 @@ def _operator(note: PlanNote) -> ExplainedOperator:
     )
 
 
-def _read_logs(note: PlanNote) -> tuple[LogsNow | None, str]:
+def _read_logs(note: PlanNote, policy: Mapping[str, Any]) -> tuple[LogsNow | None, str]:
     """What the logs say, or why they do not; neither before there are any."""
     try:
         storage = open_storage(note.path)
         if read_meta(storage) is None:
             return None, ""
-        return _logs_now(read_status(storage, look_back=1), note.policy), ""
+        return _logs_now(read_status(storage, look_back=1), policy), ""
     except (LogError, StorageError) as error:
         return None, f"the logs cannot be read: {error.line}"
 

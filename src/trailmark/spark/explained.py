@@ -50,8 +50,9 @@ class ExplainedOperator:
     caution
         What to know before it runs; empty if there is nothing.
     path, logs
-        Where its logs are, and what they say. None for an operator that does not stream, which has
-        none, and ``logs`` also before the first batch.
+        Where its logs are, and what they say. None for an operator that does not stream, and an
+        empty path for one without a policy: they have none. ``logs`` are None also before the first
+        batch.
     trouble
         Why the logs cannot be read; empty if they can.
     """
@@ -76,8 +77,9 @@ class ExplainedOperator:
             yield _fact("runs", f"as one batch, in memory, in {units.some(self.buckets, 'bucket')}")
         else:
             yield _fact("policy", ": ".join(filter(None, (self.policy, self.promise))))
-            yield _fact("path", f"{self.path}, {units.some(self.buckets, 'bucket')}")
-            if not self.trouble:
+            place = [self.path] if self.path else []
+            yield _fact("path", ", ".join([*place, units.some(self.buckets, "bucket")]))
+            if self.path and not self.trouble:
                 yield from self._logs_lines()
         if self.caution:
             yield _fact("note", self.caution)

@@ -114,7 +114,7 @@ class InitialState:
             return None
         stored = StoredStates(uuid.uuid4().hex, self.schema)
         keys = list(self.keys)
-        rows = self.states.union(control_rows(self.states, keys, control))
+        rows = self.states.union(control_rows(self.states, keys, control, {}))
         shuffled = rows.repartition(buckets, *(named(key.name) for key in keys))
         task = partial(_write_bucket, stored, path, settings, control)
         shuffled.mapInArrow(task, "bucket int").collect()

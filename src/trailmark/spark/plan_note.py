@@ -17,28 +17,32 @@ from trailmark.values import dataclass
 
 #: The name of the note among other metadata.
 _KEY = "trailmark.operator"
+#: What an operator without a policy promises.
+_UNLOGGED = "keeps no logs and costs nothing; its state is lost when the query stops"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNote:
-    """An operator as it was asked for; ``operator`` and ``policy`` as they describe themselves."""
+    """An operator as it was asked for; ``operator`` and ``policy`` as they describe themselves. One
+    without a policy has no logs."""
 
     operator: Mapping[str, Any]
     path: str
     buckets: int
-    policy: Mapping[str, Any]
+    policy: Mapping[str, Any] | None
     promise: str
     is_streaming: bool
 
     @classmethod
     def of(cls, plan: Plan, *, is_streaming: bool) -> PlanNote:
         """What there is to be noted of a plan."""
+        policy = plan.policy
         return cls(
             plan.operator.describe(),
             plan.path,
             plan.buckets,
-            plan.policy.describe(),
-            plan.policy.promise(),
+            None if policy is None else policy.describe(),
+            _UNLOGGED if policy is None else policy.promise(),
             is_streaming,
         )
 

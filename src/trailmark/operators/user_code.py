@@ -79,6 +79,11 @@ def joined(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     return contiguous(pa.Table.from_batches(parts, schema).combine_chunks())
 
 
+def is_keyed(operator: Any) -> bool:
+    """Which of the two forms an operator has: the keyed one declares a state."""
+    return hasattr(operator, "state")
+
+
 def check_output(schema: pa.Schema) -> None:
     """Refuses columns of results that a log cannot have."""
     for name in schema.names:

@@ -16,6 +16,7 @@ from trailmark.checkpoint.policy import Periodic, Policy
 from trailmark.errors import SettingError
 from trailmark.operators.keyed import Keyed
 from trailmark.operators.keyed.operator import Late
+from trailmark.operators.user_code import is_keyed
 from trailmark.operators.whole import Whole
 from trailmark.settings import Durability
 from trailmark.spark.arguments import CommonArguments, check_dataframe
@@ -136,10 +137,6 @@ def apply(
     return operate(df, operation, common)
 
 
-def _is_keyed(operator: Any) -> bool:
-    return hasattr(operator, "state")
-
-
 def _check_columns(df: DataFrame) -> None:
     names = df.columns
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -170,7 +167,7 @@ def _check_form(
         raise SettingError(
             f"operator must be a class with a method process, got {operator!r}.", where="operator"
         )
-    if _is_keyed(operator):
+    if is_keyed(operator):
         if by is None:
             raise SettingError(
                 "A keyed operator needs key columns.",
@@ -220,7 +217,7 @@ def _made(
     """The operator for the columns of the DataFrame."""
     nullable = [spark.StructField(f.name, f.dataType, True) for f in df.schema]
     columns = arrow_schema(spark.StructType(nullable), "df", "a log")
-    if not _is_keyed(operator):
+    if not is_keyed(operator):
         names = [] if by is None else [by] if isinstance(by, str) else list(by)
         return Whole(columns, operator, output=output, by=names, order_by=order_by)
     assert by is not None

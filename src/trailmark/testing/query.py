@@ -7,14 +7,19 @@ a function beside `aggregate` that takes the arguments of its public function an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
 from trailmark.errors import SettingError
 from trailmark.operators.aggregate import Aggregate, Late
 from trailmark.operators.aggregate.arguments import key_names
+from trailmark.operators.keyed import Keyed
 from trailmark.operators.protocol import AnyOperator
+from trailmark.operators.user_code import is_keyed
+from trailmark.operators.whole import Whole
 from trailmark.testing.own_code import OwnCode
 from trailmark.values import dataclass
 from trailmark.windows.functions import AnyFunction
@@ -59,6 +64,53 @@ def aggregate(
     return Query(build, tuple(key_names(by)))
 
 
+def apply(
+    operator: Any,
+    *,
+    schema: pa.Schema,
+    by: str | Sequence[str] | None = None,
+    time: str | None = None,
+    delay: str | timedelta = "0 seconds",
+    late: Late = "drop",
+    order_by: str | Sequence[str] | None = None,
+) -> Query:
+    """What :func:`trailmark.apply` runs, to be tested by :func:`run`.
+
+    The arguments are those of :func:`trailmark.apply`; ``schema`` is one of Arrow's.
+
+    Examples
+    --------
+    >>> class Count:
+    ...     state = {"n": pa.int64()}
+    ...
+    ...     def process(self, keys, rows, state):
+    ...         state["n"] += keys.counts()
+    ...         return keys.table(n=state["n"])
+    >>> query = apply(Count, by="item", schema=pa.schema([("item", pa.int64()), ("n", pa.int64())]))
+    """
+    if not isinstance(schema, pa.Schema):
+        raise SettingError(
+            f"schema must be a schema of Arrow's, got {schema!r}.",
+            where="schema",
+            fix='For example pa.schema([("item", pa.int64()), ("n", pa.int64())]).',
+        )
+    keys = () if by is None else tuple(key_names(by))
+    if is_keyed(operator):
+        build: Callable[[pa.Schema], AnyOperator] = partial(
+            Keyed,
+            user=operator,
+            by=keys,
+            output=schema,
+            time=time,
+            delay=delay,
+            late=late,
+            order_by=order_by,
+        )
+    else:
+        build = partial(Whole, user=operator, output=schema, by=keys, order_by=order_by)
+    return Query(build, keys)
+
+
 class Bound:
     """A query for given columns; every operator that it makes is one of a new process."""
 
@@ -79,5 +131,5 @@ def as_query(operator: object) -> Query:
         f"operator must say what is computed, got {operator!r}.",
         where="operator",
         fix="For example tm.testing.aggregate(by='item', window=tm.count_window(10), "
-        "values={'n': tm.count()}).",
+        "values={'n': tm.count()}), or tm.testing.apply(Operator, by='item', schema=...).",
     )

@@ -16,6 +16,7 @@ from trailmark.log.names import log_directory, segment_name
 from trailmark.operators.protocol import AnyOperator, State
 from trailmark.records import KIND, Stream
 from trailmark.recovery import InputHistory, RecoveryReport
+from trailmark.settings import SECOND
 from trailmark.testing.batches import reordered
 from trailmark.testing.crashes import Crash, Crashing, never_reached
 from trailmark.testing.differences import Done
@@ -25,6 +26,8 @@ from trailmark.testing.query import Bound
 
 #: As `tm.aggregate` has it, unless it is told otherwise.
 _RETAINED = 100
+#: The time of the first batch, by the clock: the beginning of 2026.
+_FIRST_US = 1_767_225_600 * SECOND
 
 Parts = Sequence[pa.RecordBatch]
 
@@ -50,12 +53,14 @@ class Run:
     buckets: int
     seed: int
     reorder: bool = True
+    clock_step_us: int = SECOND
     operations: list[int] = field(default_factory=list)
     happened: list[Crashing] = field(default_factory=list)
     recoveries: list[RecoveryReport] = field(default_factory=list)
     footprints: int = 0
 
     def __post_init__(self) -> None:
+        self._batch = 0
         self._rng = random.Random(self.seed)
         self._order = np.random.default_rng(self.seed)
         self._disk = SimulatedDisk()
@@ -65,12 +70,13 @@ class Run:
             self.policy,
             self.buckets,
             retain_batches=_RETAINED,
-            wall=lambda: self._disk.now_us,
+            wall=lambda: _FIRST_US + self._batch * self.clock_step_us,
             beside=AtOnce(),
         )
 
     def batch(self, batch: int, parts: Parts, crashes: Sequence[Crash] = ()) -> Done:
         """Runs a batch to its end, through these crashes."""
+        self._batch = batch
         for crash in crashes:
             self._crash(crash, batch, parts)
             parts = self._delivered_again(batch, parts)

@@ -13,16 +13,17 @@ from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.cli.terminal import Guarded, Passing
 from trailmark.engine.arguments import asked_policy, check_buckets
 from trailmark.errors import RecoveryDiffers, SettingError
+from trailmark.settings import parse_duration
 from trailmark.testing.batches import read_batches, split
 from trailmark.testing.crashes import Crash, CrashAt, planned_crashes
 from trailmark.testing.differences import Done, compare_batches, compare_states, raised_after
-from trailmark.testing.query import Bound, Query, as_query
+from trailmark.testing.query import Bound, as_query
 from trailmark.testing.report import Report
 from trailmark.testing.runs import Parts, Run
 
 
 def run(
-    operator: Query,
+    operator: Any,
     batches: Iterable[Any],
     crash_at: CrashAt = None,
     *,
@@ -32,6 +33,7 @@ def run(
     buckets: int = 1,
     reorder: bool = True,
     power_failures: bool = False,
+    clock_step: str | timedelta = "1 second",
     seed: int = 0,
 ) -> Report:
     """Run an operator without Spark, crash it, let it recover, and compare.
@@ -46,7 +48,7 @@ def run(
     Parameters
     ----------
     operator
-        What is computed, for example :func:`trailmark.testing.aggregate`.
+        What is computed: :func:`trailmark.testing.aggregate` or :func:`trailmark.testing.apply`.
     batches
         A list of batches: Arrow tables or record batches, lists of dictionaries, pandas DataFrames.
     crash_at
@@ -65,6 +67,9 @@ def run(
         was logged first counts.
     power_failures
         Whether ``"everywhere"`` is tried with power failures, too.
+    clock_step
+        How much time passes from batch to batch by the clock, for operators that use it. The first
+        batch is at the beginning of 2026.
     seed
         What is random (orders, and what a power failure leaves) follows from it.
 
@@ -99,7 +104,8 @@ def run(
     bound = Bound(query, rows[0].schema)
     bound.operator()  # refuses what does not fit the columns
     parts: list[Parts] = [split(each, query.by, buckets) for each in rows]
-    test = _Test(bound, policy, buckets, reorder, seed, parts)
+    step_us = parse_duration(clock_step, "clock_step")
+    test = _Test(bound, policy, buckets, reorder, seed, parts, step_us)
     test.run_uninterrupted(is_repeated=crash_at is not None)
     test.run_through(planned_crashes(crash_at, test.operations, power_failures=power_failures))
     return test.report()
@@ -121,8 +127,10 @@ class _Test:
         reorder: bool,
         seed: int,
         parts: list[Parts],
+        clock_step_us: int,
     ) -> None:
         self._bound = bound
+        self._clock_step_us = clock_step_us
         self._policy = policy
         self._buckets = buckets
         self._reorder = reorder
@@ -137,7 +145,9 @@ class _Test:
         return self._reference.operations
 
     def _new_run(self, seed: int) -> Run:
-        return Run(self._bound, self._policy, self._buckets, seed, self._reorder)
+        return Run(
+            self._bound, self._policy, self._buckets, seed, self._reorder, self._clock_step_us
+        )
 
     def run_uninterrupted(self, *, is_repeated: bool) -> None:
         """What has to come out; a second time, to know that it is not chance."""

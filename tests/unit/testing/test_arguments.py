@@ -124,7 +124,7 @@ def test_other_arguments_are_refused_by_name(wrong: Any, where: str) -> None:
 
 def test_only_queries_are_run() -> None:
     with pytest.raises(SettingError, match="operator must say") as caught:
-        run(Aggregate, sales())  # type: ignore[arg-type]
+        run(Aggregate, sales())
     assert "tm.testing.aggregate" in caught.value.fix
 
 

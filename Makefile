@@ -85,6 +85,10 @@ bench-policies: setup ## Costs of policies and times of recoveries against their
 bench-spark: java ## Speed on Spark against its limits; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.spark
 
+.PHONY: bench-operators
+bench-operators: java ## Speed of users' operators against Spark's own; exit code 1 if any is short
+	$(SPARK) $(BIN)/python -m bench.operators
+
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.crashes import OTHER_KINDS, run_case_of, run_crash_case
+from tests.support.crashes import (
+    OTHER_KINDS,
+    run_case_of,
+    run_counted_case,
+    run_crash_case,
+)
 from tests.support.seeds import seeds
 
 _CASES = 5_000
@@ -28,3 +33,10 @@ def test_a_query_that_crashes_anywhere_gives_the_results_of_one_that_does_not(
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_operators_of_other_kinds_survive_the_same_crashes(kind: str, part: int) -> None:
     assert sum(run_case_of(kind, seed) for seed in seeds(_OTHERS[kind])[part::_PARTS]) > 0
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_what_a_recovery_would_load_and_its_weight_is_counted_right_through_crashes(
+    kind: str,
+) -> None:
+    assert sum(run_counted_case(kind, seed) for seed in seeds(100)) > 0

@@ -10,17 +10,18 @@ from pathlib import Path
 from unittest import mock
 
 from tests.support.engine import CrashCase, CrashPlan, Judge, Query
+from tests.support.followed import Followed
 from tests.support.keyed import random_keyed
 from tests.support.leaps import JumpingWall, LeapingClock
 from tests.support.pairing import random_pairing
-from tests.support.policies import random_policy
+from tests.support.policies import random_footprints, random_policy
 from tests.support.rooms import small_rooms
 from tests.support.seeds import reported
 from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.engine import upkeep
 from trailmark.log.storage import spares
-from trailmark.testing.disk import SimulatedDisk
+from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
 @contextmanager
@@ -56,6 +57,33 @@ def run_case_of(kind: str, seed: int) -> int:
     """The same for one of the `OTHER_KINDS`."""
     rng = random.Random(seed)
     return _run(seed, OTHER_KINDS[kind](rng), rng)
+
+
+def run_counted_case(kind: str, seed: int) -> int:
+    """Crashes and recoveries under policies whose accounts can be counted: they are, weights and
+    all, after every batch."""
+    rng = random.Random(seed)
+    case = OTHER_KINDS[kind](rng)
+    with reported(seed, case):
+        run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
+        crashes = 0
+        while run.next_batch < len(case.batches):
+            if rng.random() < 0.5:
+                run.disk.stop_after(rng.randrange(40))
+            try:
+                run.step()
+            except Crashed:
+                crashes += 1
+                run.query.stop()
+                run.disk.kill() if rng.random() < 0.5 else run.disk.crash(rng)
+                continue
+            run.disk.relax()
+            run.check_accounts()
+            if rng.random() < 0.2:
+                run.query.policy = random_footprints(rng)
+                run.query.stop()
+        run.query.stop()
+        return crashes
 
 
 def _run(seed: int, case: CrashCase, rng: random.Random) -> int:

@@ -43,6 +43,8 @@ class Standing:
     replay: int
     records_total: int
     inputs_total: int
+    extent_excess: int
+    footprints_excess: int
 
     @classmethod
     def of(cls, account: Account) -> Standing:
@@ -57,6 +59,7 @@ class Recount:
         self._operator = case.operator()
         self._first_batch = first_batch
         self._records: dict[int, int] = {}
+        self._excess: dict[int, int] = {}
         self._tuples: dict[int, int] = {}
         #: Of every batch, the windows open at its end and the batch each opened in.
         self.open_after: dict[int, dict[Identity, int]] = {first_batch - 1: {}}
@@ -70,16 +73,23 @@ class Recount:
         ports = range(len(self._operator.ports))
         self._tuples[batch] = sum(_rows(inputs, FrameKind.of_port(port)) for port in ports)
         self._records[batch] = sum(_rows(output, kind) for kind in _RECORDS)
+        self._excess[batch] = self._count_excess(output)
         self.open_after[batch] = {
             identity: int(state["$opened"]) for identity, state in oracle.open_windows().items()
         }
         self.footprints += self._read_footprints(output)
 
+    def _count_excess(self, output: Segment) -> int:
+        """What the footprints of a batch weigh beyond one each, weighed one by one."""
+        rows = _footprints(output)
+        if rows is None:
+            return 0
+        return sum(self._operator.weigh(rows.slice(n, 1)) - 1 for n in range(rows.num_rows))
+
     def _read_footprints(self, output: Segment) -> list[LoggedFootprint]:
-        table = output.table(FrameKind.FOOTPRINTS)
-        if table is None:
+        rows = _footprints(output)
+        if rows is None:
             return []
-        rows: pa.RecordBatch = table.combine_chunks().to_batches()[0]
         kinds = rows.column(KIND).to_pylist()
         states = self._case.footprint_states(self._operator, rows)
         return [
@@ -136,6 +146,10 @@ class Recount:
         """Records of the output log in these batches."""
         return sum(self._records[batch] for batch in range(first, last + 1))
 
+    def excess(self, first: int, last: int) -> int:
+        """What these records weigh beyond one each."""
+        return sum(self._excess[batch] for batch in range(first, last + 1))
+
     def tuples(self, first: int, last: int) -> int:
         """Tuples of the input log in these batches."""
         return sum(self._tuples[batch] for batch in range(first, last + 1))
@@ -153,7 +167,14 @@ class Recount:
             replay=self.tuples(self.needs(batch), batch),
             records_total=self.records(self._first_batch, batch),
             inputs_total=self.tuples(self._first_batch, batch),
+            extent_excess=0 if oldest is None else self.excess(oldest, base),
+            footprints_excess=self.excess(batch, batch),
         )
+
+
+def _footprints(output: Segment) -> pa.RecordBatch | None:
+    table = output.table(FrameKind.FOOTPRINTS)
+    return None if table is None else table.combine_chunks().to_batches()[0]
 
 
 def _rows(segment: Segment, kind: FrameKind) -> int:

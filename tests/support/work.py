@@ -165,11 +165,14 @@ class Worked:
 
     def recovery_us(self) -> float:
         """How long a new process would take until it begins with the next batch."""
-        twin = Worked(self.case, self.policy, self.costs, self.disk.copy(), self.next_batch)
+        twin = self._twin()
         report = twin.step()
         assert report.recovery is not None
         twin.restart()
         return twin.operator.began_us
+
+    def _twin(self) -> Worked:
+        return Worked(self.case, self.policy, self.costs, self.disk.copy(), self.next_batch)
 
     def footer(self, batch: int) -> Footer:
         return self.logs().output(0).read_footer(batch)[0]

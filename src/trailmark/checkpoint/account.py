@@ -11,6 +11,7 @@ from typing import Any
 
 from trailmark.checkpoint.ledger import NOWHERE, Ledger, Totals
 from trailmark.checkpoint.rates import Rates, Work
+from trailmark.checkpoint.standing import Standing
 from trailmark.log import Footer, Origin
 from trailmark.log.json_text import whole
 from trailmark.log.names import LARGEST_BATCH
@@ -18,6 +19,8 @@ from trailmark.records import NO_BATCH, Foundation
 from trailmark.state.table import MOST_WINDOWS
 from trailmark.values import dataclass
 
+#: What the footprints of a batch can weigh beyond one record each: sums of it stay numbers.
+MOST_EXCESS = 2**40
 #: What the numbers of an account can be. Totals lose what damage took, and may fall below zero.
 _BATCH = (NO_BATCH, LARGEST_BATCH)
 _NEXT = (0, LARGEST_BATCH + 1)
@@ -28,8 +31,11 @@ _BOUNDS = {
     **dict.fromkeys(("needs", "keep_from", "loads_from", "looks_back"), _NEXT),
     **dict.fromkeys(("extent", "replay", "records_total", "inputs_total"), _TOTAL),
     "watermark": (-(2**63), 2**63 - 1),
-    **dict.fromkeys(("predicted_us", "segments"), (0, 2**62)),
+    **dict.fromkeys(("predicted_us", "segments", "extent_excess"), (0, 2**62)),
+    "footprints_excess": (0, MOST_EXCESS),
 }
+#: Not written where records are plain, as those of aggregates are.
+_LEFT_OUT_IF_ZERO = ("extent_excess", "footprints_excess")
 _MAY_BE_NONE = frozenset({"oldest", "watermark", "loads_from", "looks_back"})
 
 
@@ -70,6 +76,10 @@ class Account:
         How long a recovery would take, from the rates measured so far.
     foundation
         What the state at the end of ``base`` is rebuilt from.
+    extent_excess
+        What the records of the extent weigh beyond one each.
+    footprints_excess
+        The same of the footprints that the batch has written.
     """
 
     open_windows: int
@@ -89,6 +99,8 @@ class Account:
     keep_output_from: int = NO_BATCH
     loads_from: int | None = None
     looks_back: int | None = None
+    extent_excess: int = 0
+    footprints_excess: int = 0
 
     @property
     def reads_from(self) -> int:
@@ -100,18 +112,24 @@ class Account:
         """The oldest batch of output, or the snapshot, that a recovery reads."""
         return min(self.base - self.segments + 1, self.needs - 1)
 
-    def totals(self) -> Totals:
-        """What the ledger remembers of it."""
+    def totals(self, excess_before: int = 0) -> Totals:
+        """What the ledger remembers of it; ``excess_before`` is the excess that the ledger has of
+        the batch before."""
         return Totals(
             self.records_total,
             self.inputs_total,
             self.reads_from,
             self.first_segment,
             NOWHERE if self.looks_back is None else self.looks_back,
+            excess_before + self.footprints_excess,
         )
 
     def to_attributes(self) -> dict[str, Any]:
-        return asdict(self)
+        attributes = asdict(self)
+        for name in _LEFT_OUT_IF_ZERO:
+            if not attributes[name]:
+                del attributes[name]
+        return attributes
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Account:
@@ -162,25 +180,6 @@ def empty_account(first_batch: int) -> Account:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the table and the policy say at the end of a batch.
-
-    ``oldest`` is the oldest footprint. With ``marks_openings`` there are none, and what the table
-    has in their place are the batches that windows opened in. ``covered``: up to the end of that
-    batch, a window whose footprint is older has not changed since. ``snapshot``: the newest
-    snapshot that is safely stored, and how many windows it holds. ``looks_back``: the oldest batch
-    to whose tuples the state refers.
-    """
-
-    open_windows: int
-    oldest: int | None
-    marks_openings: bool = False
-    covered: int = NO_BATCH
-    snapshot: tuple[int, int] | None = None
-    looks_back: int | None = None
-
-
 def next_account(
     before: Account,
     ledger: Ledger,
@@ -202,6 +201,7 @@ def next_account(
         watermark=watermark,
         is_reachable=is_reachable,
         looks_back=standing.looks_back,
+        footprints_excess=standing.footprints_excess,
     )
     replayed = ledger.at(after.needs - 1) if after.needs <= batch else None
     needs, first = _around_damage(before, after, ledger, batch)
@@ -232,11 +232,12 @@ def _around_damage(before: Account, after: Account, ledger: Ledger, batch: int) 
 def work_of(account: Account, batch: int) -> Work:
     """What a recovery to the end of a batch has to do, by its account."""
     batches = batch + 1 - account.needs
-    return Work(account.segments, account.extent, batches, account.replay)
+    return Work(account.segments, account.extent, batches, account.replay, account.extent_excess)
 
 
 def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: Standing) -> Account:
-    """What the next recovery builds on: base, needs, extent, segments, foundation."""
+    """What the next recovery builds on: base, needs, extent and its excess, segments,
+    foundation."""
     oldest = standing.oldest
     if oldest is None:
         return _on(before, Foundation.NOTHING, batch, batch + 1, None, 0, 0)
@@ -247,13 +248,17 @@ def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: S
         needs = max(oldest + 1, before.needs, standing.covered + 1)
         start = ledger.at(oldest - 1)
         extent = now.records - (0 if start is None else start.records)
+        excess = now.excess - (0 if start is None else start.excess)
         looks_back = standing.looks_back if oldest == batch else _looked_back(ledger, oldest)
         segments = batch - oldest + 1
-        return _on(before, Foundation.FOOTPRINTS, batch, needs, looks_back, extent, segments)
-    if standing.snapshot is not None and standing.snapshot[0] > before.base:
-        stored, windows = standing.snapshot
-        looks_back = _looked_back(ledger, stored)
-        return _on(before, Foundation.SNAPSHOT, stored, stored + 1, looks_back, windows, 1)
+        return _on(
+            before, Foundation.FOOTPRINTS, batch, needs, looks_back, extent, segments, excess
+        )
+    stored = standing.snapshot
+    if stored is not None and stored.batch > before.base:
+        base, looks_back = stored.batch, _looked_back(ledger, stored.batch)
+        windows, excess = stored.windows, stored.excess
+        return _on(before, Foundation.SNAPSHOT, base, base + 1, looks_back, windows, 1, excess)
     return before
 
 
@@ -273,6 +278,7 @@ def _on(
     loads_from: int | None,
     extent: int,
     segments: int,
+    extent_excess: int = 0,
 ) -> Account:
     return replace(
         before,
@@ -282,4 +288,5 @@ def _on(
         loads_from=loads_from,
         extent=extent,
         segments=segments,
+        extent_excess=extent_excess,
     )

@@ -19,12 +19,15 @@ Gather: TypeAlias = Callable[[Slots, int], pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A choice, and the footprints that it asks for."""
+    """A choice, and the footprints that it asks for. ``excess`` is what they weigh beyond one plain
+    record each, ``copy_excess`` what those of the copy do."""
 
     choice: Choice
     footprints: pa.RecordBatch | None
     copy: pa.RecordBatch | None
     took_us: float
+    excess: int = 0
+    copy_excess: int = 0
 
     @property
     def opened(self) -> int:

@@ -40,13 +40,13 @@ def _choose(policy: CostBenefit, moment: Moment, affordable: int | None) -> Choi
     lasts_s = (moment.batch - oldest) * rates.period_us / 1e6
     chance = min(_CERTAIN, policy.failures_per_second * lasts_s * policy.weight)
     now_us = rates.predict_us(moment.work_from(oldest, len(bare)))
-    pays = chance * (now_us - rates.open_us) / rates.write_us
+    pays = chance * (now_us - rates.open_us) / rates.footprint_us
     most = int(min(pays, moment.pieces.open_windows))  # more could not pay
     if affordable is not None:
         most = min(most, affordable)
     counts, next_oldest = _groups(moment, most)
     saved = now_us - _predictions(moment, next_oldest, len(bare) + counts)
-    gains = chance * saved - counts * rates.write_us
+    gains = chance * saved - counts * rates.footprint_us
     best = int(np.argmax(gains)) if len(gains) else 0
     why: dict[str, Any] = {"chance": chance, "lasts_s": round(lasts_s, 3), "looked_at": most}
     if not len(gains) or gains[best] <= 0:
@@ -56,7 +56,7 @@ def _choose(policy: CostBenefit, moment: Moment, affordable: int | None) -> Choi
         "checked": count,
         "recovery_us_saved": int(saved[best]),
         "worth_us": round(chance * float(saved[best]), 3),
-        "cost_us": round(count * rates.write_us, 3),
+        "cost_us": round(count * rates.footprint_us, 3),
     }
     checked = moment.pieces.take_oldest(int(next_oldest[best]), moment.batch, count)
     return Choice(bare, checked, why=why)
@@ -82,9 +82,9 @@ def _predictions(
     moment: Moment, oldest: npt.NDArray[np.int64], footprints: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """How long recoveries would take with each of these batches as the oldest footprint."""
-    records, inputs = moment.ledger.columns_at(oldest, moment.now)
+    rates = moment.rates
+    weights, inputs = moment.ledger.columns_at(oldest, moment.now)
     batches = moment.batch - oldest
-    predicted: npt.NDArray[np.float64] = moment.rates.cost_us(
-        load_rows(batches + 1, records + footprints), replay_rows(batches, inputs)
-    )
+    loaded = load_rows(batches + 1, weights + footprints) + rates.excess_of(footprints)
+    predicted: npt.NDArray[np.float64] = rates.cost_us(loaded, replay_rows(batches, inputs))
     return predicted

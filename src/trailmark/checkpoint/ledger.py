@@ -1,7 +1,8 @@
 """The ledger: running totals at the end of each batch since the oldest footprint.
 
-It answers in constant time how many records and tuples lie between a batch and now. It lives in the
-same memory as the table, so that the next process to work on the bucket finds it.
+It answers in constant time how many records and tuples lie between a batch and now, and how heavy
+the records are. It lives in the same memory as the table, so that the next process to work on the
+bucket finds it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from trailmark.values import dataclass
 
 # Three numbers at the start: the oldest batch, how many unused rows precede it, how many follow.
 _FIRST, _SKIP, _COUNT = range(3)
-# Then five numbers per batch: records, inputs, needs, first, looks_back.
+# Then six numbers per batch: records, inputs, needs, first, looks_back, excess.
 _HEAD = 3
-_WIDTH = 5
+_WIDTH = 6
+_EXCESS = 5
 
 #: Where a state looks back to that looks at no tuple.
 NOWHERE = 1 << 62
@@ -26,14 +28,16 @@ NOWHERE = 1 << 62
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Records written and tuples taken since the log began, up to the end of a batch; the first
-    batches of input and of output that a recovery to that end reads; and the first batch of input
-    to whose tuples the state refers then."""
+    batches of input and of output that a recovery to that end reads; the first batch of input to
+    whose tuples the state refers then; and what the records weigh beyond one each, since some batch
+    that is in the ledger or before it."""
 
     records: int
     inputs: int
     needs: int
     first: int = NO_BATCH
     looks_back: int = NOWHERE
+    excess: int = 0
 
 
 class Ledger:
@@ -62,6 +66,11 @@ class Ledger:
         """The oldest batch it knows."""
         return int(self._head[_FIRST])
 
+    @property
+    def newest(self) -> Totals:
+        """Totals at the end of the newest batch."""
+        return Totals(*self._rows[-1].tolist())
+
     def start(self, batch: int, totals: Totals) -> None:
         """Begins anew with one batch."""
         self._head[:] = (batch, 0, 0)
@@ -83,6 +92,7 @@ class Ledger:
             totals.needs,
             totals.first,
             totals.looks_back,
+            totals.excess,
         )
         self._head[_COUNT] += 1
 
@@ -94,12 +104,13 @@ class Ledger:
     def columns_at(
         self, oldest: npt.NDArray[np.int64], now: Totals
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For each of these batches: the records from its beginning, and the tuples from its end,
-        up to ``now``. The last may be the batch that ``now`` is the end of."""
+        """For each of these batches: the weight of the records from its beginning, and the tuples
+        from its end, up to ``now``. The last may be the batch that ``now`` is the end of."""
         rows = self._rows
         at = oldest - self.first
         ends = np.append(rows[:, 1], now.inputs)
-        return now.records - rows[at - 1, 0], now.inputs - ends[at]
+        before = rows[at - 1]
+        return now.records + now.excess - before[:, 0] - before[:, _EXCESS], now.inputs - ends[at]
 
     def first_batch_within(self, now: Totals, records: int | None, inputs: int | None) -> int:
         """The oldest batch that leaves at most so many records (those of the batch included) and

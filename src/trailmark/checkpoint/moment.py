@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,9 @@ class Moment:
         batches = self.batch - oldest
         replayed = self.ledger.at(oldest) if batches else None
         tuples = 0 if replayed is None else self.now.inputs - replayed.inputs
-        return Work(batches + 1, records, batches, tuples)
+        excess = self.now.excess - (0 if start is None else start.excess)
+        excess += int(self.rates.excess_of(footprints))
+        return Work(batches + 1, records, batches, tuples, excess)
 
     def work_if_nothing_is_written(self) -> Work:
         """What a recovery would have to do then: from the oldest footprint on if every window has
@@ -73,7 +75,7 @@ class Moment:
             return self.work_from(oldest, 0)
         before = work_of(self.account, self.batch)
         tuples = self.now.inputs - self.account.inputs_total
-        return Work(before.segments, before.records, before.batches, before.tuples + tuples)
+        return replace(before, tuples=before.tuples + tuples)
 
 
 @dataclass(frozen=True, slots=True)

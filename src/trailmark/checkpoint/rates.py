@@ -5,6 +5,9 @@ batches. How these costs grow is known beforehand: with the segments and the rec
 with the batches and the tuples of the input. How long each takes here and now is not, so it is
 learnt while the bucket works: from live batches, which do the same work that a recovery repeats,
 from rehearsals, which read a segment back, and from every recovery.
+
+Footprints may differ in size. Each has a weight, in plain records, which is one or more; what some
+records weigh beyond one each is their excess.
 """
 
 from __future__ import annotations
@@ -45,25 +48,32 @@ _LONGEST_PREDICTION_US = 2**62
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a recovery has to do: load ``records`` from so many ``segments`` of output, and repeat
-    ``tuples`` of so many ``batches`` of input."""
+    ``tuples`` of so many ``batches`` of input. ``excess`` is what the records weigh beyond one
+    each."""
 
     segments: int = 0
     records: int = 0
     batches: int = 0
     tuples: int = 0
+    excess: int = 0
+
+    @property
+    def weight(self) -> int:
+        """What the records weigh."""
+        return self.records + self.excess
 
     @property
     def load_rows(self) -> int:
-        return load_rows(self.segments, self.records)
+        return load_rows(self.segments, self.weight)
 
     @property
     def replay_rows(self) -> int:
         return replay_rows(self.batches, self.tuples)
 
 
-def load_rows(segments: _Numbers, records: _Numbers) -> _Numbers:
-    """What is loaded, in rows."""
-    return records + _ROWS_PER_OUTPUT_SEGMENT * segments
+def load_rows(segments: _Numbers, weight: _Numbers) -> _Numbers:
+    """What is loaded, in plain records."""
+    return weight + _ROWS_PER_OUTPUT_SEGMENT * segments
 
 
 def replay_rows(batches: _Numbers, tuples: _Numbers) -> _Numbers:
@@ -80,17 +90,20 @@ class Rates:
     open_us
         To open a bucket, before anything is read.
     load_us
-        Per record of the extent; a segment counts as some records more.
+        Per plain record of the extent; a segment counts as some records more.
     process_us
         Per tuple of a live batch; a batch counts as some tuples more.
     replay_factor
         How long a recovery takes for what took a live batch 1.
     write_us
-        Per footprint, to gather and to write it.
+        Per plain record, to gather and to write it as a footprint.
     batch_us
         For a whole live batch.
     period_us
         From the end of a batch to the end of the next.
+    footprint_weight
+        What a footprint of an open window weighs on the average: no time, but what times are
+        reckoned with where only a number of windows is known.
     """
 
     open_us: float = 20_000.0
@@ -100,11 +113,22 @@ class Rates:
     write_us: float = 0.1
     batch_us: float = 1_000.0
     period_us: float = 1_000_000.0
+    footprint_weight: float = 1.0
 
     @property
     def replay_us(self) -> float:
         """Per tuple that a recovery repeats."""
         return self.process_us * self.replay_factor
+
+    @property
+    def footprint_us(self) -> float:
+        """Per footprint, to gather and to write it."""
+        return self.write_us * self.footprint_weight
+
+    def excess_of(self, footprints: Any) -> Any:
+        """What so many footprints, or columns of such numbers, weigh beyond one each, if they are
+        like those that are known."""
+        return footprints * (self.footprint_weight - 1.0)
 
     def predict_us(self, work: Work) -> int:
         """How long a recovery would take."""
@@ -133,11 +157,21 @@ class Rates:
             period_us=smooth(self.period_us, period),
         )
 
-    def after_writing(self, footprints: int, took_us: float) -> Rates:
-        """The rates after so many footprints were gathered and written."""
-        if not footprints or took_us > _LONGEST_US:
+    def after_weighing(self, footprints: int, excess: int, open_windows: int) -> Rates:
+        """The rates after so many of the open windows got footprints: what these weigh is right for
+        their share of the windows, what was known before for the others."""
+        before = self.footprint_weight
+        if not footprints or (not excess and before == 1.0):
             return self
-        return replace(self, write_us=smooth(self.write_us, took_us / footprints))
+        measured = 1.0 + excess / footprints
+        average = before + min(1.0, footprints / open_windows) * (measured - before)
+        return replace(self, footprint_weight=max(1.0, average))
+
+    def after_writing(self, weight: int, took_us: float) -> Rates:
+        """The rates after footprints of this weight were gathered and written."""
+        if not weight or took_us > _LONGEST_US:
+            return self
+        return replace(self, write_us=smooth(self.write_us, took_us / weight))
 
     def after_loading(self, work: Work, took_us: float) -> Rates:
         """The rates after a rehearsal has loaded a segment."""
@@ -159,14 +193,18 @@ class Rates:
         return learnt
 
     def to_attributes(self) -> dict[str, Any]:
-        return {name: round(value, 4) for name, value in asdict(self).items()}
+        """As they are stored: the weight of footprints only if these are no plain records."""
+        rates = {name: round(value, 4) for name, value in asdict(self).items()}
+        if rates["footprint_weight"] == 1.0:
+            del rates["footprint_weight"]
+        return rates
 
     @classmethod
     def from_attributes(cls, attributes: object) -> Rates:
         """Those that were stored; what is no rate is as it was before anything was measured."""
         stored = attributes if isinstance(attributes, Mapping) else {}
         found: dict[str, Any] = {f.name: stored.get(f.name) for f in fields(cls)}
-        return cls(**{name: each for name, each in found.items() if _is_rate(each)})
+        return cls(**{name: each for name, each in found.items() if _is_rate(name, each)})
 
     @classmethod
     def from_token(cls, stored: object) -> Rates:
@@ -177,8 +215,9 @@ class Rates:
         return rates
 
 
-def _is_rate(value: Any) -> bool:
-    return type(value) in (int, float) and LEAST_US <= value <= MOST_US
+def _is_rate(name: str, value: Any) -> bool:
+    least = 1.0 if name == "footprint_weight" else LEAST_US
+    return type(value) in (int, float) and least <= value <= MOST_US
 
 
 def smooth(before: float, measured: float) -> float:

@@ -53,7 +53,7 @@ class Rounds(Budgeted):
         affordable = self.budget.affordable(moment.now_us())
         rates = moment.rates
         waiting = self._count_waiting(moment)
-        least = rates.predict_us(Work(segments=1, records=moment.pieces.open_windows))
+        least = rates.predict_us(_all_of(moment))
         limit = self.policy.objective_us * _SHARE
         complaint = ""
         if least > limit:
@@ -63,14 +63,14 @@ class Rounds(Budgeted):
         growth = rates.replay_us * Work(batches=1, tuples=tuples).replay_rows
         carried = rates.predict_us(moment.work_if_nothing_is_written())
         pause = max(_PAUSE_US, rates.batch_us)
-        could_wait = carried + growth <= limit and waiting * rates.write_us <= pause
+        could_wait = carried + growth <= limit and waiting * rates.footprint_us <= pause
         if could_wait and not self.is_behind:
             return Choice(complaint=complaint)
         bare = moment.take_bare()
         self.waiting = 0
         soft = _oldest_within(moment, least + (limit - least) / 2, len(bare))
         hard = _oldest_within(moment, limit - growth, len(bare))
-        room = max(0, int(pause / rates.write_us) - len(bare))
+        room = max(0, int(pause / rates.footprint_us) - len(bare))
         checked = _check(moment, soft, hard, room, affordable)
         oldest = moment.pieces.oldest_footprint()
         self.is_behind = oldest is not None and oldest < soft
@@ -89,6 +89,12 @@ class Rounds(Budgeted):
             waiting = min(pieces.open_windows, self.waiting + len(moment.opened))
         self.waiting = waiting
         return waiting
+
+
+def _all_of(moment: Moment) -> Work:
+    """What a recovery would have to do if all open windows had been written now."""
+    windows = moment.pieces.open_windows
+    return Work(segments=1, records=windows, excess=int(moment.rates.excess_of(windows)))
 
 
 def _check(moment: Moment, soft: int, hard: int, room: int, affordable: int | None) -> Slots:

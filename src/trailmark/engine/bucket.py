@@ -342,7 +342,7 @@ class Bucket:
         output: SegmentLink,
         inputs: SegmentLink,
     ) -> None:
-        state.ledger.append(batch, account.totals())
+        state.ledger.append(batch, account.totals(state.ledger.newest.excess))
         state.ledger.forget_before(account.first_segment - 1)
         state.batch = batch
         state.account = account

@@ -6,18 +6,21 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-from trailmark.checkpoint.account import Account, Standing, next_account
+import pyarrow as pa
+
+from trailmark.checkpoint.account import MOST_EXCESS, Account, next_account
 from trailmark.checkpoint.choose import Chosen, choose_footprints
 from trailmark.checkpoint.ledger import Totals
 from trailmark.checkpoint.moment import Moment
 from trailmark.checkpoint.policy import Policy
+from trailmark.checkpoint.standing import Standing
 from trailmark.engine.notes import LONGEST_PAUSE_US
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.log import MonotonicClock, StreamLog
 from trailmark.operators.protocol import AnyOperator, BatchInput, History, Outcome
 from trailmark.records import NO_BATCH, SegmentLink
-from trailmark.recovery.rehearse import FEWEST, rehearse_load
+from trailmark.recovery.rehearse import LIGHTEST, rehearse_load
 
 _log = logging.getLogger("trailmark")
 
@@ -64,7 +67,8 @@ class Checkpoints:
         records = before.records_total + outcome.results.num_rows
         if outcome.closed is not None:
             records += outcome.closed.num_rows
-        now = Totals(records, before.inputs_total + tuples, 0)
+        excess = state.ledger.newest.excess
+        now = Totals(records, before.inputs_total + tuples, 0, excess=excess)
         moment = Moment(
             batch,
             state.pieces,
@@ -80,10 +84,26 @@ class Checkpoints:
         gather = partial(self._operator.footprints, state.pieces)
         copies = not self._snapshots.is_busy
         chosen = choose_footprints(state.notes.chooser, moment, gather, copies=copies)
+        chosen = self._weigh(state, chosen)
         if not chosen.choice.is_reachable and not state.notes.has_warned:
             state.notes.has_warned = True
             _log.warning("bucket %d: %s", self._bucket, chosen.choice.complaint)
-        return chosen, replace(now, records=now.records + chosen.opened + chosen.checked)
+        written = chosen.opened + chosen.checked
+        return chosen, replace(now, records=records + written, excess=excess + chosen.excess)
+
+    def _weigh(self, state: BucketState, chosen: Chosen) -> Chosen:
+        """The same with what the operator says of its footprints; learns what one weighs."""
+        excess, copied = map(self._excess_of, (chosen.footprints, chosen.copy))
+        written = chosen.opened + chosen.checked
+        state.rates = state.rates.after_weighing(written, excess, state.pieces.open_windows)
+        return replace(chosen, excess=excess, copy_excess=copied) if excess or copied else chosen
+
+    def _excess_of(self, footprints: pa.RecordBatch | None) -> int:
+        if footprints is None:
+            return 0
+        excess = self._operator.weigh(footprints) - int(footprints.num_rows)
+        assert 0 <= excess <= MOST_EXCESS, "no footprint is lighter than a plain record"
+        return excess
 
     def account(
         self, state: BucketState, batch: int, chosen: Chosen, now: Totals, watermark: int | None
@@ -96,6 +116,7 @@ class Checkpoints:
             chosen.choice.covered,
             self._snapshots.find_stored(state.notes),
             self._operator.looks_back(state.pieces),
+            chosen.excess,
         )
         return next_account(
             state.account,
@@ -119,14 +140,14 @@ class Checkpoints:
         publish_us: float,
     ) -> None:
         """What a batch took, and how much of it was for footprints: of publishing, their share of
-        the records."""
-        written = chosen.opened + chosen.checked
-        share = written / max(1, written + results)
-        rates = state.rates.after_writing(written, chosen.took_us + share * publish_us)
+        what was written."""
+        weight = chosen.opened + chosen.checked + chosen.excess
+        share = weight / max(1, weight + results)
+        rates = state.rates.after_writing(weight, chosen.took_us + share * publish_us)
         now = self._now_us()
         since_last = None if state.ended_us is None else max(0.0, now - state.ended_us)
         state.rates = rates.after_batch(took_us, since_last)
-        if written >= FEWEST:
+        if weight >= LIGHTEST:
             self._rehearse(state, batch, now)
         state.ended_us = self._now_us()
 
@@ -145,4 +166,4 @@ class Checkpoints:
     def write_copy(self, state: BucketState, output: SegmentLink, chosen: Chosen) -> None:
         """Begins to write a copy of all windows, if one was taken."""
         if chosen.copy is not None:
-            self._snapshots.begin(output, chosen.copy, state.notes)
+            self._snapshots.begin(output, chosen.copy, chosen.copy_excess, state.notes)

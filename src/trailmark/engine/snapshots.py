@@ -13,6 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from trailmark.checkpoint.standing import StoredSnapshot
 from trailmark.engine.notes import BucketNotes
 from trailmark.errors import LogError, StorageError, UnknownFormat
 from trailmark.log import Appending, StreamLog
@@ -29,8 +30,8 @@ class SnapshotWriter:
         self.log = log
         self._under_way: Appending | None = None
 
-    def find_stored(self, notes: BucketNotes) -> tuple[int, int] | None:
-        """The snapshot that is safely stored since the last batch, and how many windows it holds.
+    def find_stored(self, notes: BucketNotes) -> StoredSnapshot | None:
+        """The snapshot that is safely stored since the last batch.
 
         The batch after a snapshot was begun may run in another process than the one that writes
         it, so the file alone tells.
@@ -38,9 +39,9 @@ class SnapshotWriter:
         if notes.pending is None or not self.log.contains(notes.pending[0]):
             return None
         (batch, output_checksum), notes.pending = notes.pending, None
-        return self._stored(batch, output_checksum)
+        return self._stored(batch, output_checksum, notes.pending_excess)
 
-    def _stored(self, batch: int, output_checksum: int) -> tuple[int, int] | None:
+    def _stored(self, batch: int, output_checksum: int, excess: int) -> StoredSnapshot | None:
         """The file if it is the snapshot that was begun, and not one that was left over; then it
         survives a power failure from now on."""
         try:
@@ -53,14 +54,17 @@ class SnapshotWriter:
         except LogError as error:
             _log.warning("the snapshot of batch %d cannot be used: %s", batch, error)
             return None
-        return batch, footer.rows[FrameKind.FOOTPRINTS]
+        return StoredSnapshot(batch, footer.rows[FrameKind.FOOTPRINTS], excess)
 
     @property
     def is_busy(self) -> bool:
         return self._under_way is not None and not self._under_way.is_done()
 
-    def begin(self, output: SegmentLink, windows: pa.RecordBatch, notes: BucketNotes) -> None:
-        """Begins to write the state after an output segment; it is a copy that nobody changes."""
+    def begin(
+        self, output: SegmentLink, windows: pa.RecordBatch, excess: int, notes: BucketNotes
+    ) -> None:
+        """Begins to write the state after an output segment; it is a copy that nobody changes.
+        ``excess`` is what its records weigh beyond one each."""
         self.collect()
         self._under_way = self.log.begin_append(
             output.batch,
@@ -71,6 +75,7 @@ class SnapshotWriter:
         )
         self._under_way.on_failure(partial(_warn, output.batch))
         notes.pending = (output.batch, output.checksum)
+        notes.pending_excess = excess
 
     def collect(self) -> None:
         """Waits for the snapshot under way. One that failed is only missed: the next will do, and

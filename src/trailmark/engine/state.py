@@ -18,7 +18,7 @@ from trailmark.state.memory import Memory
 from trailmark.values import dataclass
 
 #: Raised when headers, slots, ledger or notes change: tables of other versions are not used.
-_TABLE_FORMAT = 5
+_TABLE_FORMAT = 6
 
 
 @dataclass(slots=True)

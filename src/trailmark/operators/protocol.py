@@ -257,6 +257,11 @@ class Operator(Protocol[StateT]):
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         """Footprints with the full types of the state, however narrow they are logged."""
 
+    def weigh(self, footprints: pa.RecordBatch) -> int:
+        """How heavy footprints are: how many plain records of some 64 bytes, which is what windows
+        with counters take, could be written or loaded in their time. No footprint is lighter than
+        one. It is asked about all that are written, so it must not look at them one by one."""
+
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         """What is wrong with the footprints that a batch has logged; empty if they can be
         loaded."""

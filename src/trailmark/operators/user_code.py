@@ -12,6 +12,8 @@ import pyarrow as pa
 from trailmark.errors import OperatorError, SchemaError, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 
+#: What a plain record takes: a window with a counter.
+_RECORD_BYTES = 64
 _NOTHING_LOST = (
     "Nothing of the batch was written: mend the operator and start the query again, and it goes on "
     "with this batch."
@@ -77,6 +79,11 @@ def joined(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     if len(parts) == 1:
         return parts[0]
     return contiguous(pa.Table.from_batches(parts, schema).combine_chunks())
+
+
+def weight_of(footprints: pa.RecordBatch) -> int:
+    """How heavy footprints of states of any size are, in plain records."""
+    return int(max(footprints.num_rows, footprints.nbytes // _RECORD_BYTES))
 
 
 def is_keyed(operator: Any) -> bool:

@@ -76,6 +76,10 @@ class RecoveryPlan:
     records_used
         Those of them that had to be looked at: with all footprints found, the results of the last
         segment say nothing more.
+    excess_used
+        What these weigh beyond one each.
+    extent_excess
+        The same of what the state is built on, by the account.
     replay_tuples
         Input tuples to read again.
     skipped
@@ -95,6 +99,8 @@ class RecoveryPlan:
     records_used: int
     replay_tuples: int
     loads_from: int | None = None
+    excess_used: int = 0
+    extent_excess: int = 0
     skipped: tuple[Skipped, ...] = ()
     accounts: dict[int, Account] = field(default_factory=dict, repr=False, compare=False)
     footprints: tuple[pa.RecordBatch, ...] = field(default=(), repr=False, compare=False)
@@ -110,7 +116,9 @@ class RecoveryPlan:
     def work(self) -> Work:
         """What it costs depends on."""
         batches = self.target + 1 - self.replay_from
-        return Work(self.segments_read, self.records_used, batches, self.replay_tuples)
+        return Work(
+            self.segments_read, self.records_used, batches, self.replay_tuples, self.excess_used
+        )
 
     def describe(self) -> dict[str, Any]:
         """As it is logged, and shown to scripts."""
@@ -194,6 +202,8 @@ def plan_recovery(
         records_used=sum(w.used for w in walks),
         replay_tuples=_tuples_to_replay(inputs, account.needs, target, accounts.get(target)),
         loads_from=account.loads_from,
+        excess_used=sum(w.excess for w in walks),
+        extent_excess=account.extent_excess,
         skipped=tuple(skipped),
         accounts=accounts,
         footprints=tuple(reversed(walk.taken)),
@@ -223,6 +233,7 @@ class _Walk:
         self.segments = 0
         self.records = 0
         self.used = 0
+        self.excess = 0
         self.found = 0
 
     def run(self, output: StreamLog, snapshots: StreamLog, skipped: list[Skipped]) -> int | None:
@@ -289,7 +300,7 @@ class _Walk:
         self._begin_at(account)
         self.segments += 1
         self.records += footprints.num_rows
-        self._take(footprints, account.base)
+        self._take(footprints, account.base, account.extent_excess)
         return None
 
     def _read(self, segment: Segment) -> None:
@@ -298,7 +309,8 @@ class _Walk:
         self.records += records_of(segment.footer)
         footprints = self._footprints(segment)
         if footprints is not None and footprints.num_rows:
-            self._take(footprints, segment.batch)
+            excess = self.accounts[segment.batch].footprints_excess
+            self._take(footprints, segment.batch, excess)
         assert self.account is not None
         if self.found == self.account.open_windows:
             return
@@ -323,8 +335,9 @@ class _Walk:
             raise segment.mismatch(FrameKind.FOOTPRINTS, trouble)
         return rows
 
-    def _take(self, footprints: pa.RecordBatch, batch: int) -> None:
+    def _take(self, footprints: pa.RecordBatch, batch: int, excess: int) -> None:
         self.used += footprints.num_rows
+        self.excess += excess
         is_new = self._form.identities.add(footprints, self._seen)
         count = int(is_new.sum())
         if not count:

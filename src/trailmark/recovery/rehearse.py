@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.rates import Rates, Work
 from trailmark.kernel.columns import arrow_fixed, contiguous
 from trailmark.log import MonotonicClock, StreamLog
@@ -14,10 +15,10 @@ from trailmark.records import FOOTPRINT, FrameKind
 from trailmark.recovery.plan import records_of
 from trailmark.state.memory import Memory
 
-#: Fewer footprints say more about fixed costs than about the cost of one.
-FEWEST = 1_000
+#: Footprints that weigh less say more about fixed costs than about the cost of one.
+LIGHTEST = 1_000
 #: More would only take longer.
-_MOST = 20_000
+_HEAVIEST = 20_000
 
 
 def rehearse_load(
@@ -34,7 +35,9 @@ def rehearse_load(
     table = segment.table(FrameKind.FOOTPRINTS)
     assert table is not None
     read_us = now_us() - started
-    footprints = contiguous(table.slice(0, _MOST))
+    excess = Account.of(segment.footer, segment.origin).footprints_excess
+    most = max(1, _HEAVIEST * table.num_rows // (table.num_rows + excess))
+    footprints = contiguous(table.slice(0, most))
     ages = arrow_fixed(np.full(footprints.num_rows, batch, dtype=np.int64), pa.int64())
     started = now_us()
     operator.identities.add(footprints, operator.identities.new_set())
@@ -44,5 +47,6 @@ def rehearse_load(
         output.directory,
     )
     load_us = now_us() - started
-    whole = Work(segments=1, records=records_of(segment.footer))
-    return rates.after_loading(whole, read_us + load_us * whole.records / footprints.num_rows)
+    whole = Work(segments=1, records=records_of(segment.footer), excess=excess)
+    loaded = operator.weigh(footprints)
+    return rates.after_loading(whole, read_us + load_us * whole.weight / loaded)

@@ -101,6 +101,7 @@ def _processed_anew(
             base=plan.target,
             needs=plan.target + 1,
             extent=0,
+            extent_excess=0,
             segments=0,
             foundation=Foundation.NOTHING,
             loads_from=None,
@@ -119,6 +120,7 @@ def _processed_anew(
         needs=plan.replay_from,
         loads_from=plan.loads_from,
         extent=extent,
+        extent_excess=plan.extent_excess,
         segments=segments,
         foundation=plan.foundation,
     )
@@ -169,7 +171,7 @@ def _rebuild_ledger(
         found = _account_at(plan, output, batch, first_batch)
         account = _follow(account, inputs, batch) if found is None else found
         # Around damage, a recovery to the end of any of these batches begins as this one did.
-        totals = account.totals()
+        totals = account.totals(ledger.newest.excess)
         needs = min(totals.needs, plan.reads_from)
         first = min(totals.first, plan.oldest, plan.replay_from - 1)
         ledger.append(batch, replace(totals, needs=needs, first=first))
@@ -220,6 +222,7 @@ def _follow(before: Account, inputs: StreamLog, batch: int) -> Account:
     footer, _ = inputs.read_footer(batch)
     return replace(
         before,
+        footprints_excess=0,
         inputs_total=before.inputs_total + footer.fingerprint.rows,
         watermark=logged_time(footer, "watermark", Origin(inputs.reader.segment_path(batch))),
     )

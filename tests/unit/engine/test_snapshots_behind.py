@@ -14,12 +14,14 @@ import pytest
 from tests.support.followed import Followed
 from tests.support.harm import flip_in, segment_path
 from tests.support.orders import count_case, random_orders
+from tests.support.small import small_pairing
 from trailmark.checkpoint.policy import Continuous, FullSnapshot
 from trailmark.engine import BatchReport
 from trailmark.errors import DiskFull
+from trailmark.kernel.columns import contiguous
 from trailmark.log import Part
 from trailmark.log.storage import LocalStorage
-from trailmark.records import Foundation, Stream
+from trailmark.records import Foundation, FrameKind, Stream
 from trailmark.settings import Durability
 from trailmark.testing.disk import ROOT, SimulatedDisk
 
@@ -121,6 +123,30 @@ def test_a_snapshot_is_begun_every_so_many_batches_and_used_as_soon_as_it_is_sto
             assert account.needs == newest + 1
             assert account.extent == len(run.recounts[0].open_after[newest])
     assert _stored(run)[-1] == 16
+
+
+def test_a_snapshot_weighs_what_its_windows_weigh() -> None:
+    """To a recovery, too, and after it: it is the same snapshot that the next one builds on."""
+    case, disk = small_pairing(24), GatedDisk()
+    disk.gate.opened.set()
+    run = Followed(case, FullSnapshot(6, asynchronous=True), disk=disk)
+    weights = set()
+    for _ in range(20):
+        account = _step_and_wait(run).account
+        if account.foundation is not Foundation.SNAPSHOT:
+            continue
+        stored = run.query.logs().snapshots(0).read(account.base).table(FrameKind.FOOTPRINTS)
+        assert stored is not None
+        assert account.extent == stored.num_rows
+        weight = case.operator().weigh(contiguous(stored))
+        assert account.extent + account.extent_excess == weight
+        weights.add(account.extent_excess)
+        report = _restarted(run)
+        assert report.recovery is not None
+        assert report.recovery.plan.work.weight == account.extent + account.extent_excess
+        if report.account.base == account.base:
+            assert report.account.extent_excess == account.extent_excess
+    assert len(weights) > 2
 
 
 def test_a_recovery_loads_the_snapshot_and_processes_what_came_after_it() -> None:

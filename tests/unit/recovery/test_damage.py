@@ -10,6 +10,7 @@ import pytest
 from tests.support.followed import Followed
 from tests.support.harm import PLACES, flip_anywhere, flip_in, segment_path
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
+from tests.support.pairing import random_pairing
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.engine import BatchReport
 from trailmark.errors import DamagedSegment, MissingInput
@@ -221,6 +222,29 @@ def test_what_is_counted_after_a_recovery_around_damage_is_what_a_recovery_would
             assert account.extent == plan.records_read, f"batch {damaged}"
         run.query.policy = policy
         _recovered(run)
+
+
+@pytest.mark.parametrize("after", [Continuous(u=10), NoCheckpoint()], ids=str)
+def test_the_weight_of_what_is_left_after_damage_is_what_a_recovery_would_load(
+    after: Continuous | NoCheckpoint,
+) -> None:
+    """Footprints of very different weights; each segment is damaged in turn."""
+    heavy = 0
+    for seed in range(12):
+        whole = Followed(random_pairing(random.Random(seed)), Continuous(u=10))
+        whole.run(len(whole.case.batches) - 1)
+        for damaged in range(whole.next_batch):
+            run = whole.copy()
+            flip_in(run.disk, Stream.OUTPUT, damaged)
+            run.query.policy = after
+            account = _recovered(run).account
+            plan = _plan(run, run.next_batch - 1)
+            assert account.extent_excess == plan.extent_excess, f"batch {damaged}"
+            if plan.skipped == ():
+                assert account.extent == plan.records_read, f"batch {damaged}"
+                assert account.extent_excess == plan.excess_used, f"batch {damaged}"
+                heavy += account.extent_excess > 0
+    assert heavy > 20
 
 
 # Refusals

@@ -123,6 +123,8 @@ _CHANGES: dict[str, tuple[str, Change]] = {
     "input of the future": ("tumbling", _attribute("needs", 2**62)),
     "a snapshot of nothing": ("tumbling", _attribute("foundation", "snapshot")),
     "a total that is none": ("tumbling", _attribute("inputs_total", 2**100)),
+    "lighter than nothing": ("tumbling", _attribute("extent_excess", -1)),
+    "heavier than all disks": ("tumbling", _attribute("footprints_excess", 2**62)),
 }
 
 

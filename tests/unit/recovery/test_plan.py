@@ -51,6 +51,7 @@ def _check_plan(run: Followed, bucket: int) -> None:
     assert plan.open_windows == len(recount.open_after[standing.base])
     assert plan.segments_read == (0 if oldest is None else standing.base - oldest + 1)
     assert plan.records_read == standing.extent
+    assert plan.excess_used == plan.extent_excess == standing.extent_excess
     assert plan.replay_from == standing.needs
     assert plan.replay_tuples == standing.replay
     assert plan.skipped == ()

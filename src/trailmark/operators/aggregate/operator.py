@@ -295,6 +295,10 @@ class Aggregate:
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return self._format.widen(footprints, where)
 
+    def weigh(self, footprints: pa.RecordBatch) -> int:
+        """All windows take about as much: plain records are what they are."""
+        return int(footprints.num_rows)
+
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         wrong = self.identities.trouble(footprints)
         return wrong or self._format.trouble(footprints, self.window, batch)

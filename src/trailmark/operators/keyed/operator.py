@@ -31,7 +31,7 @@ from trailmark.operators.keyed.due import (
 from trailmark.operators.keyed.footprints import KeyedFootprints, keyed_trouble, null_trouble
 from trailmark.operators.order import in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
-from trailmark.operators.user_code import check_output
+from trailmark.operators.user_code import check_output, weight_of
 from trailmark.records import FOOTPRINT, INPUT_PORT, KIND, OPENED, FootprintKind
 from trailmark.settings import parse_duration
 from trailmark.state.keys import KeyLayout
@@ -252,6 +252,9 @@ class Keyed:
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return self._format.widen(footprints)
+
+    def weigh(self, footprints: pa.RecordBatch) -> int:
+        return weight_of(footprints)
 
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         wrong = keyed_trouble(footprints, self.identities, pa.schema([]), batch)

@@ -15,7 +15,7 @@ from trailmark.log import PortRows
 from trailmark.operators.identities import Identities
 from trailmark.operators.order import check_orderable, in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
-from trailmark.operators.user_code import call, check_output, joined, returned_rows
+from trailmark.operators.user_code import call, check_output, joined, returned_rows, weight_of
 from trailmark.operators.whole.checkpoint import FORMS, Checkpoint
 from trailmark.operators.whole.state import WholeState
 from trailmark.records import FOOTPRINT, INPUT_PORT, KIND, OPENED, FootprintKind
@@ -197,6 +197,9 @@ class Whole:
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return footprints
+
+    def weigh(self, footprints: pa.RecordBatch) -> int:
+        return weight_of(footprints)
 
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
         return whole_trouble(footprints, batch)

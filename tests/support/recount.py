@@ -80,11 +80,9 @@ class Recount:
         self.footprints += self._read_footprints(output)
 
     def _count_excess(self, output: Segment) -> int:
-        """What the footprints of a batch weigh beyond one each, weighed one by one."""
+        """What the footprints of a batch weigh beyond one each, as they are logged."""
         rows = _footprints(output)
-        if rows is None:
-            return 0
-        return sum(self._operator.weigh(rows.slice(n, 1)) - 1 for n in range(rows.num_rows))
+        return 0 if rows is None else self._operator.weigh(rows) - rows.num_rows
 
     def _read_footprints(self, output: Segment) -> list[LoggedFootprint]:
         rows = _footprints(output)

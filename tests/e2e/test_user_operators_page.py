@@ -1,0 +1,38 @@
+"""The page about users' operators: its examples run as they are printed, one after another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from tests.support.spark_feed import Feed
+
+_PAGE = Path(__file__).parents[2] / "docs" / "user-operators.md"
+
+
+def test_the_examples_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
+    assert len(blocks) == 5
+    feed = Feed(spark, tmp_path / "in", "item string, price double")
+    items = np.random.default_rng(1).integers(0, 5, 300)
+    feed.add(pa.table({"item": np.char.mod("item %d", items), "price": items / 4}))
+    names: dict[str, Any] = {"__name__": "__main__", "orders": feed.stream()}
+    for block in blocks:
+        for name in ("running-log", "running-ckpt", "running-out"):
+            block = block.replace(f'"{name}"', repr(str(tmp_path / name)))
+        exec(compile(block, str(_PAGE), "exec"), names)
+        if "writeStream" in block:
+            names["query"].processAllAvailable()
+            names["query"].stop()
+    found = {
+        row["item"]: row for row in spark.read.parquet(str(tmp_path / "running-out")).collect()
+    }
+    assert {item: row["n"] for item, row in found.items()} == {
+        f"item {number}": int((items == number).sum()) for number in range(5)
+    }
+    assert all(row["highest"] == int(item[-1]) / 4 for item, row in found.items())

@@ -90,7 +90,7 @@ def _assert_answer(oracle: Oracle, batches: Sequence[pa.RecordBatch], answer: Ba
 
 def _assert_end_is_right(place: Place) -> Oracle:
     """What is left of the logs is whole and has the oracle's results."""
-    oracle = place.case.oracle()
+    oracle: Oracle = place.case.oracle()
     log = place.logs().output(0)
     assert log.verify().is_whole, log.verify().problems
     assert place.logs().input(0).verify().is_whole

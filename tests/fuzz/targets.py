@@ -133,9 +133,11 @@ def _view(records: str | None) -> Callable[[World, Path], None]:
 
 def _state(world: World, path: Path) -> None:
     """What is open after the newest batch, and after one before."""
+    assert world.case is not None
+    code = world.case.code()
     with contextlib.suppress(TrailmarkError):
-        read_table(path, records="state", ending_batch=2)
-    read_table(path, records="state")
+        read_table(path, records="state", ending_batch=2, operator=code)
+    read_table(path, records="state", operator=code)
 
 
 def _command(*arguments: object) -> Callable[[World, Path], None]:

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from tests.fuzz.files import read_files
-from tests.support.cases import Case
+from tests.support.engine import CrashCase
 from tests.support.processes import Place
-from tests.support.small import SMALL_WINDOWS, small_case
+from tests.support.small import SMALL_WINDOWS, small_case_of
 from tests.support.stored import stored_at
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine.commits import mark_committed
@@ -20,6 +20,8 @@ from trailmark.records import Stream
 
 _BATCHES = 5
 _MERGED_UP_TO = 2
+#: Aggregates, and the two forms of users' operators.
+_OPERATORS = (*SMALL_WINDOWS, "keyed", "whole")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class World:
 
     name: str
     files: Mapping[str, bytes]
-    case: Case | None = None
+    case: CrashCase | None = None
     policy: Policy | None = None
 
     def place(self, path: Path) -> Place:
@@ -40,19 +42,19 @@ class World:
 @cache
 def worlds() -> tuple[World, ...]:
     """All of them, with the same bytes each time but for the clock and what it measures."""
-    return tuple(_made(name) for name in (*SMALL_WINDOWS, "stream"))
+    return tuple(_made(name) for name in (*_OPERATORS, "stream"))
 
 
 def _made(name: str) -> World:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "log"
-        case, policy = _operator(path, name) if name in SMALL_WINDOWS else _stream(path)
+        case, policy = _operator(path, name) if name in _OPERATORS else _stream(path)
         return World(name, read_files(path), case, policy)
 
 
-def _operator(path: Path, name: str) -> tuple[Case, Policy]:
+def _operator(path: Path, name: str) -> tuple[CrashCase, Policy]:
     policy = Continuous(q=20)
-    case = small_case(SMALL_WINDOWS[name], _BATCHES + 1)
+    case = small_case_of(name, _BATCHES + 1)
     place = Place(path, case, policy)
     logs = place.logs()
     bucket = place.bucket()

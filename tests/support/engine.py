@@ -36,6 +36,10 @@ class CrashCase(Protocol):
     def operator(self) -> AnyOperator:
         """A new one, as a new process has it."""
 
+    def code(self) -> Any:
+        """What a reader of its state has to be given: the part that is in no log, if there is
+        one."""
+
     def oracle(self) -> Any:
         """Who judges the operator; it has ``published`` and ``open_windows``."""
 

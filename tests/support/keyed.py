@@ -338,7 +338,7 @@ class KeyedCase:
     delay_us: int = 0
     order_by: tuple[str, ...] = ()
 
-    def user(self) -> Everything:
+    def code(self) -> Everything:
         return Everything(self.wanted)
 
     @property
@@ -348,7 +348,7 @@ class KeyedCase:
     def operator(self) -> Keyed:
         return Keyed(
             self.schema,
-            self.user(),
+            self.code(),
             by=self.by,
             output=self.output,
             time="at" if self.wanted.uses_time else None,

@@ -320,6 +320,9 @@ class PairingCase:
     delays_us: tuple[int, int]
     batches: tuple[PortRows, ...]
 
+    def code(self) -> None:
+        """Its description is all there is of it."""
+
     def operator(self) -> Pairing:
         return Pairing(self.delays_us)
 

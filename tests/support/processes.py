@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tests.support.cases import Case
 from tests.support.hooked import HookedAggregate
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import Bucket, OperatorLogs
@@ -42,7 +41,8 @@ class Place:
     """A query: what it computes, and where its files are."""
 
     path: Path
-    case: Case
+    #: A `tests.support.engine.CrashCase`; whoever made it knows of which kind.
+    case: Any
     policy: Policy
     buckets: int = 1
     cache: Path | None = None

@@ -111,6 +111,9 @@ class WholeCase:
     user: type[Smooth]
     batches: tuple[pa.RecordBatch, ...] = field(repr=False)
 
+    def code(self) -> type[Smooth]:
+        return self.user
+
     def operator(self) -> Whole:
         return Whole(_SCHEMA, self.user, output=_OUTPUT, by=["item"])
 

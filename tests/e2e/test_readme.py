@@ -16,10 +16,11 @@ from tests.support.spark_feed import Feed, rows_of
 _README = Path(__file__).parents[2] / "README.md"
 
 
-def _examples() -> tuple[str, str]:
-    """The operator, and the persistent stream."""
-    operator, stream = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
-    return operator, stream
+def _examples() -> tuple[str, str, str]:
+    """The operator, one of the user's own, and the persistent stream."""
+    found = re.findall(r"```python\n(.*?)```", _README.read_text(), flags=re.DOTALL)
+    operator, own, stream = found
+    return operator, own, stream
 
 
 def _orders(file: int) -> pa.Table:
@@ -65,7 +66,7 @@ def test_the_stream_is_kept_and_read_again(spark: SparkSession, tmp_path: Path) 
     feed = Feed(spark, tmp_path / "in", "item_id int, item_price int")
     feed.add(_orders(0), _orders(1))
     names: dict[str, Any] = {"spark": spark, "orders": feed.stream()}
-    writing, reading = _below(tmp_path, _examples()[1], "kept", "orders").split("\n\n")
+    writing, reading = _below(tmp_path, _examples()[2], "kept", "orders").split("\n\n")
     exec(compile(writing, str(_README), "exec"), names)
     names["kept"].processAllAvailable()
     names["kept"].stop()
@@ -76,6 +77,26 @@ def test_the_stream_is_kept_and_read_again(spark: SparkSession, tmp_path: Path) 
     replay.processAllAvailable()
     replay.stop()
     assert rows_of(spark.table("again")) == written
+
+
+def test_an_operator_of_ones_own_counts_and_finds_the_highest(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(spark, tmp_path / "in", "item_id int, item_price int")
+    feed.add(_orders(0), _orders(3))
+    names: dict[str, Any] = {"__name__": "__main__", "spark": spark, "orders": feed.stream()}
+    exec("import trailmark as tm", names)
+    exec(compile(_below(tmp_path, _examples()[1], "running"), str(_README), "exec"), names)
+    query = names["highest"].writeStream.format("memory").queryName("highest").start()
+    query.processAllAvailable()
+    query.stop()
+    prices: dict[int, list[int]] = {}
+    for row in [*_rows(0), *_rows(3)]:
+        prices.setdefault(row["item_id"], []).append(row["item_price"])
+    newest = {
+        row["item_id"]: (row["n"], row["highest"]) for row in spark.table("highest").collect()
+    }
+    assert newest == {item: (len(each), float(max(each))) for item, each in prices.items()}
 
 
 def test_the_example_is_no_longer_than_fifteen_lines() -> None:

@@ -141,19 +141,26 @@ class _Everything:
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
         results = self._form.table(segment, FrameKind.RESULTS)
         if results is not None:
-            yield self._table(segment, self._form.shown(results), "result", None)
+            rows = self._form.shown(results)
+            yield self._table(segment, rows, rows.num_rows, "result", None)
         footprints = self._form.table(segment, FrameKind.FOOTPRINTS)
         if footprints is None:
             return
         kinds = footprints[KIND].combine_chunks()
         names = pa.array([kind.name.lower() for kind in FootprintKind])
         pieces, state = self._form.shown_pieces(footprints)
-        yield self._table(segment, pa.table(pieces), names.take(kinds), _as_map(state))
+        count = footprints.num_rows
+        yield self._table(segment, pa.table(pieces), count, names.take(kinds), _as_map(state))
 
     def _table(
-        self, segment: Segment, rows: pa.Table, kind: str | pa.Array, state: pa.Array | None
+        self,
+        segment: Segment,
+        rows: pa.Table,
+        count: int,
+        kind: str | pa.Array,
+        state: pa.Array | None,
     ) -> pa.Table:
-        count = rows.num_rows
+        """So many records; a table without columns has no rows to count."""
         footer = segment.footer
         account = Account.of(footer, segment.origin)
         known = {

@@ -27,12 +27,20 @@ def call(method: Callable[..., Any], name: str, batch: int, *arguments: Any) -> 
     except TrailmarkError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        place = _place(error, method)
         raise OperatorError(
             f"{name} raised {type(error).__name__}: {error}",
             where=f"batch {batch}, {place.filename}, line {place.lineno}, in {place.name}",
             fix=_NOTHING_LOST,
         ) from error
+
+
+def _place(error: Exception, method: Callable[..., Any]) -> traceback.FrameSummary:
+    """The innermost line of the user's own: what it has called may be deep in some library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = getattr(method, "__code__", None)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    return (own or frames)[-1]
 
 
 def returned_rows(returned: Any, schema: pa.Schema, name: str, batch: int) -> pa.RecordBatch | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trailmark.engine.state import layout_of
 from trailmark.errors import SettingError
-from trailmark.log import PortRows
+from trailmark.log import PortRows, monotonic_us, wall_clock_us
 from trailmark.operators.protocol import AnyOperator, BatchInput
 from trailmark.records import SegmentLink
 from trailmark.recovery import NoHistory
@@ -47,6 +47,8 @@ def run_unlogged(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     def is_current(token: Token) -> bool:
         return token.layout == layout and token.output.batch == batch - 1
 
+    if batch == 0:
+        cache.sweep(wall_clock_us(), monotonic_us())  # nobody else removes what such queries leave
     cached, token, why = cache.acquire(run, number, is_current)
     if token is None and batch > 0:
         _log.warning(

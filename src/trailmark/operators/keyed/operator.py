@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from trailmark.errors import SettingError
-from trailmark.kernel.columns import arrow_fixed, chosen_rows, validity
+from trailmark.kernel.columns import arrow_fixed, chosen_rows, contiguous, validity
 from trailmark.log import PortRows
 from trailmark.log.meta import schema_to_json
 from trailmark.operators.find import slots_of_keys
@@ -195,7 +195,7 @@ class Keyed:
 
     def finish(self, table: KeyedTable) -> pa.RecordBatch:
         """What all event-time timers return, when no more rows will come."""
-        given = BatchInput(0, self.input_schema.empty_table().to_batches()[0])
+        given = BatchInput(0, contiguous(self.input_schema.empty_table()))
         batch = KeyedBatch(self._code, table, given)
         if EVENT_TIMER in table.queues:
             batch.take_kind(EVENT_TIMER, NEVER - 1)

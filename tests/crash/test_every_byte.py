@@ -11,7 +11,7 @@ from tests.support.engine import CrashCase, Judge, Query, by_port
 from tests.support.harm import EVERY_BYTE, Harm
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
-from tests.support.small import SMALL_WINDOWS, small_case, small_pairing
+from tests.support.small import SMALL_WINDOWS, small_case, small_case_of, small_pairing
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.checkpoint.policy import Continuous
 from trailmark.errors import TrailmarkError
@@ -105,10 +105,24 @@ def test_harm_to_any_byte_of_two_inputs_does_so_too(harm: Harm, which: str) -> N
     _check_harm(log, harm, which, log.paths(which)[-1:])
 
 
-def _check_harm(log: _SmallLog, harm: Harm, which: str, paths: Sequence[str]) -> None:
+@pytest.mark.parametrize("harm", EVERY_BYTE.values(), ids=EVERY_BYTE)
+@pytest.mark.parametrize("kind", ["keyed", "whole"])
+def test_harm_to_any_byte_of_the_output_of_users_operators_is_gone_around(
+    harm: Harm, kind: str
+) -> None:
+    """In the last batch, at every fourth byte: their frames are larger, and in the same format."""
+    log = _SmallLog(small_case_of(kind, _BATCHES))
+    _check_harm(log, harm, "out/", log.paths("out/")[-1:], every=4)
+
+
+def _check_harm(
+    log: _SmallLog, harm: Harm, which: str, paths: Sequence[str], every: int = 1
+) -> None:
     refused = tried = 0
     for path in paths:
-        for what in harm(log.disk, path):
+        for number, what in enumerate(harm(log.disk, path)):
+            if number % every:
+                continue
             tried += 1
             refusals = [_is_refused(c) for c in (log.check_results, log.check_input)]
             is_recovery_refused = _is_refused(log.check_recovery)

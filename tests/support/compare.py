@@ -30,6 +30,8 @@ def exact(value: Any) -> Any:
         return ("decimal", value.as_tuple())
     if isinstance(value, bool):
         return ("bool", value)
+    if isinstance(value, list):
+        return ("list", *map(exact, value))
     return value
 
 

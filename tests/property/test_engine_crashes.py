@@ -12,7 +12,7 @@ from tests.support.crashes import (
 )
 from tests.support.seeds import seeds
 
-_CASES = 5_000
+_CASES = 4_000
 _GROUP = 100
 _OTHERS = {"pairing": 100, "keyed": 600, "whole": 200}
 _PARTS = 2

@@ -16,7 +16,7 @@ from trailmark.operators.aggregate.logged import AggregateForm, aggregate_cautio
 from trailmark.operators.aggregate.rebuild import rebuild_aggregate
 from trailmark.operators.keyed.logged import KeyedForm, keyed_title
 from trailmark.operators.keyed.rebuild import rebuild_keyed
-from trailmark.operators.logged import LoggedForm, understanding, unknown_operator
+from trailmark.operators.logged import LoggedForm, order_caution, understanding, unknown_operator
 from trailmark.operators.protocol import AnyOperator
 from trailmark.operators.whole.logged import WholeForm, whole_title
 from trailmark.operators.whole.rebuild import rebuild_whole
@@ -49,10 +49,15 @@ class OperatorKind:
     caution: Callable[[Mapping[str, Any]], str] = lambda described: ""
 
 
+def _code_caution(described: Mapping[str, Any]) -> str:
+    """Nobody knows what users' code makes of an order."""
+    return order_caution(described, "what goes by their order")
+
+
 _KINDS = {
     "aggregate": OperatorKind(AggregateForm, aggregate_title, rebuild_aggregate, aggregate_caution),
-    "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed),
-    "whole": OperatorKind(WholeForm, whole_title, rebuild_whole),
+    "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed, _code_caution),
+    "whole": OperatorKind(WholeForm, whole_title, rebuild_whole, _code_caution),
 }
 
 

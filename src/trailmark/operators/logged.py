@@ -8,8 +8,9 @@ themselves, columns, kinds and places, is looked at here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,6 +43,17 @@ def understanding() -> Iterator[None]:
         raise unknown_operator(
             f"The description of the operator cannot be understood ({error!r})."
         ) from error
+
+
+def order_caution(described: Mapping[str, Any], depends: str) -> str:
+    """What to know of an operator where something depends on the order of tuples; empty if it was
+    said what that is."""
+    if "order_by" in described or not depends:
+        return ""
+    return (
+        f"without order_by, tuples of a batch have no certain order: {depends} may come out "
+        "differently when the query starts anew"
+    )
 
 
 class LoggedForm(ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from tests.support.small import small_case_of
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.kinds import caution_of
 from trailmark.windows.functions import AnyFunction, count, first, last
@@ -34,6 +35,13 @@ def test_what_depends_on_an_order_that_nobody_gave_is_named(
     )
     ordered = Aggregate(_SCHEMA, by="item", window=window, values=values, order_by="time")
     assert caution_of(ordered.describe()) == ""
+
+
+@pytest.mark.parametrize("form", ["keyed", "whole"])
+def test_of_users_code_nobody_knows_whether_it_goes_by_an_order(form: str) -> None:
+    described = small_case_of(form).operator().describe()
+    assert "what goes by their order may come out differently" in caution_of(described)
+    assert caution_of({**described, "order_by": ["at"]}) == ""
 
 
 def test_time_windows_of_sums_need_no_order_and_unknown_kinds_are_let_be() -> None:

@@ -11,7 +11,7 @@ from trailmark.log import OperatorMeta
 from trailmark.log.json_text import text_of
 from trailmark.operators.aggregate.footprints import footprint_trouble
 from trailmark.operators.identities import Identities
-from trailmark.operators.logged import LoggedForm
+from trailmark.operators.logged import LoggedForm, order_caution
 from trailmark.operators.protocol import Port
 from trailmark.records import INPUT_PORT, KIND, START
 from trailmark.settings import format_duration
@@ -124,10 +124,5 @@ def aggregate_caution(described: Mapping[str, Any]) -> str:
         *(["windows"] if described["window"]["kind"] == "count" else []),
         *(name for name in ("first", "last") if name in calls),
     ]
-    if "order_by" in described or not depends:
-        return ""
-    listed = " and ".join([*([", ".join(depends[:-1])] if depends[1:] else []), depends[-1]])
-    return (
-        f"without order_by, tuples of a batch have no certain order: {listed} may come out "
-        "differently when the query starts anew"
-    )
+    listed = [*([", ".join(depends[:-1])] if depends[1:] else []), *depends[-1:]]
+    return order_caution(described, " and ".join(listed))

@@ -1,8 +1,9 @@
-"""Calls of users' code: what it raises is told with where it happened, what it returns is looked
-at before anything is written."""
+"""Calls of users' code: what cannot be called is refused before, what it raises is told with where
+it happened, what it returns is looked at before anything is written."""
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -20,27 +21,58 @@ _NOTHING_LOST = (
 )
 
 
+def check_makeable(user: type, name: str) -> None:
+    """Refuses a class whose instances are made of arguments."""
+    check_arguments(
+        user,
+        f"{name} cannot be made without arguments",
+        f"Give an instance: operator={name}(...).",
+    )
+
+
+def instance_of(user: Any) -> Any:
+    """An instance of a user's class, or the instance that was given."""
+    if not inspect.isclass(user):
+        return user
+    check_makeable(user, user.__qualname__)
+    return user()
+
+
+def check_arguments(method: Any, what: str, fix: str, *expected: str) -> None:
+    """Refuses what cannot be called with arguments such as these."""
+    try:
+        signature = inspect.signature(method)
+    except ValueError:
+        return  # some that are not written in Python do not say
+    try:
+        signature.bind(*expected)
+    except TypeError as error:
+        raise SettingError(f"{what}: {error}.", where="operator", fix=fix) from error
+
+
 def call(method: Callable[..., Any], name: str, batch: int, *arguments: Any) -> Any:
-    """What a user's method returns; what it raises is an `OperatorError`."""
+    """What a user's method returns; what it raises is an `OperatorError`, unless it is an error of
+    ours, which is told with its place."""
     try:
         return method(*arguments)
-    except TrailmarkError:
-        raise
+    except TrailmarkError as error:
+        where = ", ".join(filter(None, [error.where, _place(error, batch)]))
+        fix = " ".join(filter(None, [error.fix, _NOTHING_LOST]))
+        raise type(error)(error.what, where=where, fix=fix) from error
     except Exception as error:
-        place = _place(error, method)
         raise OperatorError(
             f"{name} raised {type(error).__name__}: {error}",
-            where=f"batch {batch}, {place.filename}, line {place.lineno}, in {place.name}",
+            where=_place(error, batch),
             fix=_NOTHING_LOST,
         ) from error
 
 
-def _place(error: Exception, method: Callable[..., Any]) -> traceback.FrameSummary:
-    """The innermost line of the user's own: what it has called may be deep in some library."""
-    frames = traceback.extract_tb(error.__traceback__)
-    code = getattr(method, "__code__", None)
-    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
-    return (own or frames)[-1]
+def _place(error: Exception, batch: int) -> str:
+    """The innermost line of the user's own file: what it calls may be deep inside of a library."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first one is here
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    lines = [f", {last.filename}, line {last.lineno}, in {last.name}" for last in own[-1:]]
+    return f"batch {batch}{''.join(lines)}"
 
 
 def returned_rows(returned: Any, schema: pa.Schema, name: str, batch: int) -> pa.RecordBatch | None:
@@ -72,6 +104,8 @@ def _conform(column: pa.Array, wanted: pa.Field, where: str) -> pa.Array:
     if column.type == wanted.type:
         return column
     try:
+        if not _has_same_fields(column.type, wanted.type):
+            raise pa.ArrowInvalid("there are other fields in it")
         return column.cast(wanted.type)
     except pa.ArrowException as error:
         raise OperatorError(
@@ -80,6 +114,24 @@ def _conform(column: pa.Array, wanted: pa.Field, where: str) -> pa.Array:
             where=where,
             fix=f"Return the declared type, or declare another. {_NOTHING_LOST}",
         ) from error
+
+
+def _has_same_fields(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether structs, however deep, have the same fields: Arrow drops the others, and fills what
+    is missing."""
+    t = pa.types
+    if t.is_struct(given) and t.is_struct(wanted):
+        names = [field.name for field in given]
+        return sorted(names) == sorted(field.name for field in wanted) and all(
+            _has_same_fields(given.field(name).type, wanted.field(name).type) for name in names
+        )
+    if t.is_map(given) and t.is_map(wanted):
+        return _has_same_fields(given.key_type, wanted.key_type) and _has_same_fields(
+            given.item_type, wanted.item_type
+        )
+    if not t.is_nested(given) or not t.is_nested(wanted) or t.is_map(given) or t.is_struct(given):
+        return True  # Arrow refuses to make one of the other
+    return _has_same_fields(given.value_type, wanted.value_type)
 
 
 def joined(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -65,7 +65,7 @@ class Lists:
 
     def clear(self, which: Mask | None = None) -> None:
         """Empties the lists of these keys, or all."""
-        is_cleared = _mask(which, len(self))
+        is_cleared = mask_of(which, len(self))
         flat = self._flat.filter(pa.array(~np.repeat(is_cleared, self._counts)))
         self._set(np.where(is_cleared, 0, self._counts), flat)
 
@@ -141,7 +141,7 @@ class Maps:
 
     def clear(self, which: Mask | None = None) -> None:
         """Empties the maps of these keys, or all."""
-        self._keep(~np.repeat(_mask(which, len(self)), self._counts))
+        self._keep(~np.repeat(mask_of(which, len(self)), self._counts))
 
     def assign(self, column: pa.Array) -> None:
         """Puts other maps in the place of all."""
@@ -186,12 +186,18 @@ def _owners(counts: Counts) -> Numbers:
     return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
-def _mask(which: Mask | None, count: int) -> Mask:
+def mask_of(which: Any, count: int) -> Mask:
+    """Which keys are meant: a flag for each of them, or all."""
     if which is None:
         return np.ones(count, dtype=np.bool_)
-    mask = np.asarray(which, dtype=np.bool_)
-    if mask.shape != (count,):
-        raise SchemaError(f"{count} flags are needed, one for each key; got {mask.shape}.")
+    mask = np.asarray(which)
+    if mask.shape != (count,) or mask.dtype != np.bool_:
+        raise SchemaError(
+            f"{count} flags are needed, one for each key; got {mask.dtype} of the shape "
+            f"{mask.shape}.",
+            where="which",
+            fix="For example state['n'] >= 10.",
+        )
     return mask
 
 

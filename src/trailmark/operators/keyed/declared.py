@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 from trailmark.errors import SettingError
 from trailmark.operators.keyed.columns import StateColumn, column_of
 from trailmark.operators.keyed.due import CLOCK_TIMER, CLOCK_TTL, DUE, EVENT_TIMER, EVENT_TTL
+from trailmark.operators.user_code import check_arguments
 from trailmark.settings import parse_duration
 from trailmark.values import dataclass
 
@@ -67,10 +67,10 @@ def read_declaration(operator: Any) -> Declared:
             where="operator",
             fix="Write def process(self, keys, rows, state), which returns rows or None.",
         )
-    _check_arguments(process, f"{name}.process", "keys, rows, state")
+    _check_method(process, f"{name}.process", "keys, rows, state")
     timers = {kind: each for kind, each in _METHODS.items() if hasattr(operator, each)}
     for each in timers.values():
-        _check_arguments(getattr(operator, each), f"{name}.{each}", "keys, due, state")
+        _check_method(getattr(operator, each), f"{name}.{each}", "keys, due, state")
     lives = {
         kind: _life(getattr(operator, each), f"{name}.{each}")
         for kind, each in _LIVES.items()
@@ -119,16 +119,14 @@ def _life(given: Any, where: str) -> int:
     return microseconds
 
 
-def _check_arguments(method: Any, name: str, expected: str) -> None:
+def _check_method(method: Any, name: str, expected: str) -> None:
     """Whether a method can be called as it will be."""
-    try:
-        inspect.signature(method).bind(*expected.split(", "))
-    except TypeError as error:
-        raise SettingError(
-            f"{name} cannot be called with {expected}: {error}.",
-            where="operator",
-            fix=f"Write def {name.rpartition('.')[2]}(self, {expected}).",
-        ) from error
+    check_arguments(
+        method,
+        f"{name} cannot be called with {expected}",
+        f"Write def {name.rpartition('.')[2]}(self, {expected}).",
+        *expected.split(", "),
+    )
 
 
 def state_type(columns: tuple[StateColumn, ...], dues: tuple[str, ...]) -> np.dtype[Any]:

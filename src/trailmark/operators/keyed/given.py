@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaError, SettingError
-from trailmark.operators.keyed.collections import Lists, Maps
+from trailmark.operators.keyed.collections import Lists, Maps, mask_of
 from trailmark.operators.keyed.columns import (
     ListColumn,
     MapColumn,
@@ -71,7 +71,7 @@ class Keys:
         names = [*self.columns.schema.names, *values]
         arrays = [*self.columns.columns, *(_arrow(each) for each in values.values())]
         found = pa.table(arrays, names=names)
-        return found if which is None else found.filter(pa.array(np.asarray(which, dtype=bool)))
+        return found if which is None else found.filter(pa.array(mask_of(which, len(self))))
 
 
 def _arrow(values: Any) -> pa.Array:
@@ -94,6 +94,20 @@ class KeyedState:
     now
         The time of the batch by the clock, for operators that use it; NaT for others.
     """
+
+    # A timer whose name is misspelt is refused, not kept and never looked at.
+    __slots__ = (
+        "_assigned",
+        "_columns",
+        "_open",
+        "_removed",
+        "_states",
+        "_table",
+        "_timers",
+        "is_new",
+        "now",
+        "watermark",
+    )
 
     def __init__(
         self,
@@ -124,7 +138,7 @@ class KeyedState:
         return self._open[name]
 
     def __setitem__(self, name: str, values: Any) -> None:
-        if values is self._open.get(name):
+        if name in self._open and values is self._open[name]:
             return  # state["n"] += 1 has changed it in place already
         column = self._column(name)
         if isinstance(column, NumberColumn):
@@ -158,7 +172,7 @@ class KeyedState:
     def remove(self, which: Mask | None = None) -> None:
         """Lets go of the states of these keys, or of all; the next tuple of such a key begins
         with a new one."""
-        self._removed |= True if which is None else np.asarray(which, dtype=np.bool_)
+        self._removed |= mask_of(which, len(self))
 
     # What becomes of it
 
@@ -214,6 +228,15 @@ class KeyedState:
                 where=where,
                 fix="Convert the values, or declare another type.",
             )
+        if column.numpy.kind in "iu" and found.size:
+            limits = np.iinfo(column.numpy)
+            if not limits.min <= int(found.min()) <= int(found.max()) <= limits.max:
+                raise SchemaError(
+                    f"There are values that {column.kind}, which the state declares, cannot hold: "
+                    f"from {found.min()} to {found.max()}.",
+                    where=where,
+                    fix="Declare a larger type.",
+                )
         return np.broadcast_to(found, (len(self),)).astype(column.numpy)
 
     def _arrow(self, column: StateColumn, values: Any) -> pa.Array:

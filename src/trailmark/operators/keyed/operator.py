@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal
@@ -31,7 +30,7 @@ from trailmark.operators.keyed.due import (
 from trailmark.operators.keyed.footprints import KeyedFootprints, keyed_trouble, null_trouble
 from trailmark.operators.order import in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
-from trailmark.operators.user_code import check_output, weight_of
+from trailmark.operators.user_code import check_output, instance_of, weight_of
 from trailmark.records import FOOTPRINT, INPUT_PORT, KIND, OPENED, FootprintKind
 from trailmark.settings import parse_duration
 from trailmark.state.keys import KeyLayout
@@ -81,7 +80,7 @@ class Keyed:
         order_by: str | Sequence[str] | None = None,
         has_initial: bool = False,
     ) -> None:
-        user = user() if inspect.isclass(user) else user
+        user = instance_of(user)
         declared = read_declaration(user)
         names, self._order = check_keyed(
             schema, declared, by=by, time=time, late=late, order=order_names(order_by)
@@ -104,6 +103,11 @@ class Keyed:
         self.logged_schema = self.result_schema = self.shown_schema = output
         self._format = KeyedFootprints(names, by_name, declared.dues)
         self.uses_clock = declared.uses_clock
+
+    @property
+    def user(self) -> Any:
+        """The instance of the user's class."""
+        return self._code.user
 
     @property
     def keys(self) -> tuple[str, ...]:

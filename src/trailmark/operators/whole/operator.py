@@ -12,10 +12,19 @@ import pyarrow as pa
 
 from trailmark.errors import OperatorError, SettingError
 from trailmark.log import PortRows
+from trailmark.operators.aggregate.arguments import check_column
 from trailmark.operators.identities import Identities
 from trailmark.operators.order import check_orderable, in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
-from trailmark.operators.user_code import call, check_output, joined, returned_rows, weight_of
+from trailmark.operators.user_code import (
+    call,
+    check_arguments,
+    check_makeable,
+    check_output,
+    joined,
+    returned_rows,
+    weight_of,
+)
 from trailmark.operators.whole.checkpoint import FORMS, Checkpoint
 from trailmark.operators.whole.state import WholeState
 from trailmark.records import FOOTPRINT, INPUT_PORT, KIND, OPENED, FootprintKind
@@ -67,38 +76,57 @@ class Whole:
         by: Sequence[str] = (),
         order_by: str | Sequence[str] | None = None,
     ) -> None:
-        self._user = user
+        self.user = user
         self._name = getattr(user, "__qualname__", type(user).__qualname__)
         self._is_function = not inspect.isclass(user) and not hasattr(user, "process")
         self._check_methods()
         self.has_state = hasattr(user, _GET)
         self._by = list(by)
         self._order = order_names(order_by)
+        for argument, columns in (("by", self._by), ("order_by", self._order)):
+            for name in columns:
+                check_column(schema, name, argument)
         check_orderable(schema, self._order)
         check_output(output)
         self.ports = (Port(INPUT_PORT, schema),)
         self.logged_schema = self.result_schema = self.shown_schema = output
 
     def _check_methods(self) -> None:
-        if self._is_function and not callable(self._user):
+        process = self.user if self._is_function else getattr(self.user, "process", None)
+        if not callable(process):
             raise SettingError(
                 f"{self._name} has no method process.",
                 where="operator",
                 fix="Write a class with def process(self, batch), which returns rows or None.",
             )
+        is_class = inspect.isclass(self.user)
+        if is_class:
+            check_makeable(self.user, self._name)
+        takes_self = is_class and inspect.isfunction(inspect.getattr_static(self.user, "process"))
+        check_arguments(
+            process,
+            f"{self._called} cannot be called with a batch",
+            "Write a function of one argument, or def process(self, batch).",
+            *(["self", "batch"] if takes_self else ["batch"]),
+        )
         for one, other in ((_GET, _RESTORE), (_RESTORE, _GET)):
-            if hasattr(self._user, one) and not hasattr(self._user, other):
+            if hasattr(self.user, one) and not hasattr(self.user, other):
                 raise SettingError(
                     f"{self._name} has {one} and no {other}.",
                     where="operator",
                     fix="Write both, or neither for an operator without state.",
                 )
 
+    @property
+    def _called(self) -> str:
+        """What is called with a batch."""
+        return self._name if self._is_function else f"{self._name}.process"
+
     def _make(self) -> Any:
         """An object of this bucket's own."""
-        if inspect.isclass(self._user):
-            return call(self._user, self._name, 0)
-        return copy.deepcopy(self._user)
+        if inspect.isclass(self.user):
+            return call(self.user, self._name, 0)
+        return copy.deepcopy(self.user)
 
     def describe(self) -> dict[str, Any]:
         described: dict[str, Any] = {
@@ -152,7 +180,7 @@ class Whole:
         if not given.rows.num_rows:
             return None
         thing = self._object(state)
-        name = self._name if self._is_function else f"{self._name}.process"
+        name = self._called
         method: Callable[..., Any] = thing if self._is_function else thing.process
         returned = call(method, name, given.batch, given.rows)
         rows = returned_rows(returned, self.logged_schema, name, given.batch)

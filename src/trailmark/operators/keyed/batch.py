@@ -7,6 +7,7 @@ key's state follows from its own rows and times alone, whichever other keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -141,8 +142,8 @@ class KeyedBatch:
             before = states[EVENT_TTL]["at"]
             ends = last + lives[EVENT_TTL]
             states[EVENT_TTL]["at"] = np.where(before == NEVER, ends, np.maximum(before, ends))
-        if CLOCK_TTL in lives:
-            assert self._given.now_us is not None
+        # Batches that were logged before the operator asked for the time have none.
+        if CLOCK_TTL in lives and self._given.now_us is not None:
             states[CLOCK_TTL]["at"] = self._given.now_us + lives[CLOCK_TTL]
 
     # What is due
@@ -156,9 +157,12 @@ class KeyedBatch:
             if limit is not None:
                 self.take_kind(kind, limit)
 
-    def take_kind(self, kind: str, limit: int) -> None:
-        """All that is due by ``limit``, and what becomes due by it on the way."""
-        while True:
+    def take_kind(self, kind: str, limit: int, most: int | None = None) -> None:
+        """All that is due by ``limit``, and what becomes due by it on the way; refused if that has
+        not come to its end after ``most`` rounds."""
+        for done in count():
+            if done == most:
+                raise self._endless(kind)
             due, others = self._table.take_due(kind, limit)
             if self._is_replay:
                 is_older = self._table.footprints(due) < self._given.batch
@@ -174,6 +178,16 @@ class KeyedBatch:
                 self._call(self._code.declared.timers[kind], pieces, None, times)
             else:
                 self._finish(pieces, np.ones(len(due), dtype=np.bool_))
+
+    def _endless(self, kind: str) -> OperatorError:
+        name = self._code.declared.name
+        return OperatorError(
+            f"{name} sets {kind.replace('$', 'state.')} again whenever it is called, so a flush of "
+            "its timers has no end.",
+            where=f"{name}.{self._code.declared.timers[kind]}",
+            fix="Leave flush out, or set no timer while state.watermark is NaT, which it is only "
+            "at the end of all rows and before the first.",
+        )
 
     def _met(self, slots: Slots) -> BatchWindows:
         pieces = BatchWindows(self._table, self._code.fresh, len(slots) + 16)

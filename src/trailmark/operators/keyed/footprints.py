@@ -64,7 +64,7 @@ class KeyedFootprints:
         """Footprints with ages in full, however narrow they were logged, and times as such."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         columns[OPENED] = arrow_fixed(whole_numbers(rows, OPENED), pa.int64())
-        columns |= {kind: columns[kind].view(_MOMENT) for kind in self._dues}
+        columns |= {kind: columns[kind].view(_MOMENT) for kind in self._dues if kind in columns}
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def load(self, table: KeyedTable, rows: pa.RecordBatch, fresh: States, where: str) -> Slots:

@@ -40,6 +40,9 @@ from trailmark.windows.spec import event_times
 
 Late = Literal["drop", "keep"]
 
+#: How often a key's timer is called at the end of all rows.
+_MOST_FLUSHES = 1000
+
 
 class Keyed:
     """A user's operator bound to the schema of its input. Implements ``Operator``.
@@ -198,11 +201,12 @@ class Keyed:
         batch.take_due()
 
     def finish(self, table: KeyedTable) -> pa.RecordBatch:
-        """What all event-time timers return, when no more rows will come."""
+        """What all event-time timers return, when no more rows will come; refuses those that set
+        themselves again and again."""
         given = BatchInput(0, contiguous(self.input_schema.empty_table()))
         batch = KeyedBatch(self._code, table, given)
         if EVENT_TIMER in table.queues:
-            batch.take_kind(EVENT_TIMER, NEVER - 1)
+            batch.take_kind(EVENT_TIMER, NEVER - 1, most=_MOST_FLUSHES)
         return batch.results()
 
     def _begin(self, table: KeyedTable, given: BatchInput) -> Slots:

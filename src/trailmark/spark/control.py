@@ -74,6 +74,14 @@ def named(column: str) -> Column:
     return F.col(f"`{escaped}`")
 
 
+def plainly_named(rows: DataFrame) -> DataFrame:
+    """The same columns under names that ``mapInArrow`` can look up, which does not quote them; the
+    workers go by their places."""
+    if all(name.isidentifier() for name in rows.columns):
+        return rows
+    return rows.toDF(*(f"column_{place}" for place in range(len(rows.columns))))
+
+
 def _count(kind: spark.DataType) -> int:
     if isinstance(kind, spark.DecimalType):
         return int(min(_MANY, 10 ** (kind.precision - kind.scale)))

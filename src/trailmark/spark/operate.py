@@ -26,7 +26,7 @@ from trailmark.operators.protocol import AnyOperator
 from trailmark.spark import paths
 from trailmark.spark.apart import check_apart
 from trailmark.spark.arguments import CommonArguments
-from trailmark.spark.control import control_rows, find_control_keys, named
+from trailmark.spark.control import control_rows, find_control_keys, named, plainly_named
 from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
 from trailmark.spark.plan_note import PlanNote
@@ -121,7 +121,7 @@ def _plan(
 def _location(df: DataFrame, given: CommonArguments) -> str:
     """The full path of the logs, which has to be apart from what the query reads."""
     if not df.isStreaming:
-        return paths.absolute(given.path)
+        return paths.absolute(given.path) if given.path else ""
     location = paths.absolute(given.path, driver_directory(df.sparkSession))
     check_apart(df, location)
     return location
@@ -172,7 +172,7 @@ def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataF
     rows = needed.union(control_rows(needed, keys, plan.control, note))
     if plan.ticks:
         rows = rows.union(no_rows_but_ticks(needed, plan.path))
-    return rows.repartition(plan.buckets, *(named(key.name) for key in keys))
+    return plainly_named(rows.repartition(plan.buckets, *(named(key.name) for key in keys)))
 
 
 def _result_schema(operation: Operation, keys: list[spark.StructField]) -> spark.StructType:

@@ -113,7 +113,7 @@ class _KeysOfControl:
 
 
 def _with_types(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
-    columns = [_with_type(batch.column(f.name), f, where) for f in schema]
+    columns = [_with_type(batch.column(place), f, where) for place, f in enumerate(schema)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -18,11 +18,13 @@ from pyspark.sql import types as spark
 
 from trailmark.errors import DamagedSegment, SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog, open_storage
+from trailmark.operators.keyed import Keyed
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
-from trailmark.spark.control import control_rows, named
+from trailmark.spark.control import control_rows, named, plainly_named
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.schemas import arrow_schema
+from trailmark.spark.workers import carried
 from trailmark.values import dataclass
 
 _DIRECTORY = "initial"
@@ -64,17 +66,16 @@ class StoredStates:
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The states that keys begin with, and the columns that they have to have."""
+    """The states that keys begin with, of which operator, and by which keys."""
 
     states: DataFrame
-    schema: pa.Schema
+    operator: Keyed
     keys: tuple[spark.StructField, ...]
 
     @classmethod
-    def of(
-        cls, states: DataFrame, df: DataFrame, keys: tuple[str, ...], schema: pa.Schema
-    ) -> InitialState:
-        """Refuses what cannot be states of these keys."""
+    def of(cls, states: DataFrame, df: DataFrame, operator: Keyed) -> InitialState:
+        """Refuses what cannot be states of this operator's keys."""
+        schema = operator.ports[1].schema
         if not isinstance(states, DataFrame) or states.isStreaming:
             raise SettingError(
                 "initial_state must be a DataFrame that does not stream.", where="initial_state"
@@ -87,7 +88,7 @@ class InitialState:
                 fix="Select these columns.",
             )
         chosen = states.select(*(named(name) for name in schema.names))
-        found = arrow_schema(chosen.schema, "initial_state", "a log")
+        found = arrow_schema(chosen.schema.toNullable(), "initial_state", "a log")
         for has, wants in zip(found, schema, strict=True):
             if not has.type.equals(wants.type):
                 raise SettingError(
@@ -96,7 +97,7 @@ class InitialState:
                     where="initial_state",
                     fix="Cast the column.",
                 )
-        return cls(chosen, schema, tuple(df.schema[name] for name in keys))
+        return cls(chosen, operator, tuple(df.schema[name] for name in operator.keys))
 
     def stored(
         self,
@@ -106,18 +107,26 @@ class InitialState:
         control: ControlKeys,
         logs: OperatorMeta | None,
     ) -> StoredStates | None:
-        """Writes the states beside the logs; None if these have gone beyond their first batch."""
+        """Writes the states beside the logs, or refuses them; None if the logs have gone beyond
+        their first batch."""
         storage = open_storage(path, settings)
         if logs is not None and _has_begun(storage, logs):
             for entry in storage.list(_DIRECTORY):
                 storage.delete(f"{_DIRECTORY}/{entry.name}")
             return None
-        stored = StoredStates(uuid.uuid4().hex, self.schema)
+        stored = StoredStates(uuid.uuid4().hex, self.operator.ports[1].schema)
         keys = list(self.keys)
         rows = self.states.union(control_rows(self.states, keys, control, {}))
-        shuffled = rows.repartition(buckets, *(named(key.name) for key in keys))
-        task = partial(_write_bucket, stored, path, settings, control)
-        shuffled.mapInArrow(task, "bucket int").collect()
+        shuffled = plainly_named(rows.repartition(buckets, *(named(key.name) for key in keys)))
+        write = partial(_write_bucket, stored, path, settings, control)
+        task = carried(write, self.operator, "trailmark_initial_state")
+        troubles = [row.trouble for row in shuffled.mapInArrow(task, "trouble string").collect()]
+        if any(troubles):
+            raise SettingError(
+                f"initial_state {next(filter(None, troubles))}.",
+                where="initial_state",
+                fix="Give one row for each key, and a value for every number.",
+            )
         return stored
 
 
@@ -134,8 +143,13 @@ def _write_bucket(
     path: str,
     settings: LogSettings,
     control: ControlKeys,
+    operator: Keyed,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
+    """Writes the states of a bucket, or says what is wrong with them: once they are in a log it is
+    too late."""
     number, rows = take_bucket(batches, stored.schema, control, where="initial_state")
-    stored.write(open_storage(path, settings), number, rows)
-    yield pa.RecordBatch.from_pydict({"bucket": pa.array([number], pa.int32())})
+    trouble = operator.initial_trouble(rows)
+    if not trouble:
+        stored.write(open_storage(path, settings), number, rows)
+    yield pa.RecordBatch.from_pydict({"trouble": pa.array([trouble], pa.string())})

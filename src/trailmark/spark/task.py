@@ -21,7 +21,7 @@ from trailmark.engine import Bucket, OperatorLogs
 from trailmark.engine.commits import check_not_rolled_back
 from trailmark.engine.refused import leave_refusal
 from trailmark.engine.report import BatchReport
-from trailmark.errors import SettingError, TrailmarkError
+from trailmark.errors import InputDiffers, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Storage, wall_clock_us
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port
@@ -133,6 +133,12 @@ def _run_bucket(
     )
     try:
         return bucket.run(batch, _with_initial(plan, logs, batch, number, rows))
+    except InputDiffers as error:
+        if batch > logs.first_batch or plan.initial is None:
+            raise
+        given = "Give the initial_state with which the batch was first tried: its rows count, too."
+        fix = f"{given} If it is the same: {error.fix}"
+        raise InputDiffers(error.what, where=error.where, fix=fix) from error
     finally:
         # The next batch of this bucket may run in any process; this one is used for others.
         bucket.close(lingers=True)

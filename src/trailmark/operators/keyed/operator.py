@@ -209,17 +209,20 @@ class Keyed:
             batch.take_kind(EVENT_TIMER, NEVER - 1, most=_MOST_FLUSHES)
         return batch.results()
 
+    def initial_trouble(self, rows: pa.RecordBatch) -> str:
+        """What is wrong with states that keys begin with; empty if nothing is."""
+        if not self.identities.add(rows, self.identities.new_set()).all():
+            return "has a key more than once"
+        return null_trouble(rows, self._code.columns)
+
     def _begin(self, table: KeyedTable, given: BatchInput) -> Slots:
         """Puts the states in that keys begin with."""
         if not given.others or not given.others[0].num_rows:
             return np.empty(0, dtype=np.int64)
         rows, count = given.others[0], given.others[0].num_rows
-        if not self.identities.add(rows, self.identities.new_set()).all():
-            raise SettingError(
-                "A key is in the initial state more than once.",
-                where="initial_state",
-                fix="Give one row for each key.",
-            )
+        trouble = self.initial_trouble(rows)
+        if trouble:
+            raise SettingError(f"The initial state {trouble}.", where="initial_state")
         plain = {KIND: int(FootprintKind.OPEN), OPENED: given.batch, FOOTPRINT: given.footprint}
         for name, number in plain.items():
             column = arrow_fixed(np.full(count, number, dtype=np.int64), pa.int64())

@@ -32,6 +32,11 @@ from trailmark.values import dataclass
 #: Seconds after which a table that nobody touched is in the way of others.
 ABANDONED_AFTER = 3600.0
 
+#: How the names of tables begin that no log stands behind, and how many times longer they are kept:
+#: their query may only be waiting for rows, and cannot recover them.
+UNLOGGED = "unlogged-"
+_TIMES_LONGER = 24 * 7
+
 #: A table that did not fit is tried again where so many times the room of then is free.
 _ENOUGH_MORE = 1.25
 
@@ -277,8 +282,10 @@ class StateCache:
             except OSError:
                 continue
             cached = CachedBucket(directory.parent.parent, directory, descriptor)
+            is_logged = not directory.parent.name.startswith(UNLOGGED)
+            patience = older_than if is_logged else older_than * _TIMES_LONGER
             try:
-                if cached.lock() and cached.age(now_us, steady_us) > older_than:
+                if cached.lock() and cached.age(now_us, steady_us) > patience:
                     cached.clear()
                     directory.rmdir()
                     removed.append(directory)

@@ -44,6 +44,14 @@ def test_a_table_in_use_stays_however_old_it_is(cache: StateCache) -> None:
     assert cache.sweep(1e15, 0.0) == [old]
 
 
+def test_a_table_that_no_log_stands_behind_stays_for_a_week(cache: StateCache) -> None:
+    """Its query may be waiting for rows."""
+    week = 7 * 86_400
+    old, young = (_make(cache, f"unlogged-{age}", 0, age) for age in (week + 100, week - 100))
+    assert cache.sweep(1e15, 0.0) == [old]
+    assert young.exists()
+
+
 def test_a_cache_that_is_not_there_is_swept_in_peace(cache: StateCache) -> None:
     assert cache.sweep(1e15, 0.0) == []
 

@@ -45,6 +45,11 @@ class DueBatch:
         self._newest = NO_BATCH
         self._judged = NO_BATCH
 
+    def end_at(self, now_us: int) -> None:
+        """From now on, no time counts as having come that is later than this one."""
+        clock = self._clock
+        self._clock = lambda: min(clock(), now_us)
+
     def look(self) -> None:
         """Find out whether one is due after the newest batch. Cheap where nothing is new."""
         if not self._outputs:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from trailmark.engine.ticks import DueBatch
 from trailmark.errors import LogError, StorageError
-from trailmark.log import MonotonicClock, monotonic_us, open_storage
+from trailmark.log import MonotonicClock, monotonic_us, open_storage, wall_clock_us
 from trailmark.records import NO_BATCH
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 
@@ -73,7 +73,7 @@ class TickReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._now_us = now_us
         self._due: DueBatch | None = None
         self._position = self.initialOffset()
-        self._ends_with_input = False
+        self._ends_us: int | None = None
         self._looked_us: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -94,8 +94,9 @@ class TickReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._position
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """No target is set: ticks bring no data, and end by themselves."""
-        self._ends_with_input = True
+        """The run ends with what is due by now: timers that set themselves again would keep it
+        going for ever. What watermarks ask for ends by itself."""
+        self._ends_us = wall_clock_us()
 
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
@@ -117,7 +118,7 @@ class TickReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_time_to_look(self) -> bool:
         """An idle query asks a hundred times a second. Where the next answer may be the last one
         of a run, it comes from the logs as they are."""
-        if self._ends_with_input or self._looked_us is None:
+        if self._ends_us is not None or self._looked_us is None:
             return True
         return self._now_us() - self._looked_us >= _LOOK_EVERY_US
 
@@ -126,6 +127,8 @@ class TickReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             if self._due is None:
                 self._due = DueBatch(open_storage(self._path))
+                if self._ends_us is not None:
+                    self._due.end_at(self._ends_us)
             self._due.look()
         except (LogError, StorageError) as error:
             # The operator itself refuses what is wrong with its logs; here it is only looked at.

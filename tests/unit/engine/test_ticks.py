@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
+from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.support.followed import Followed
 from tests.support.meddling import Meddled
 from tests.support.orders import SECOND, TimedOrder, random_timed_orders, time_case, timed_orders
 from trailmark.checkpoint.policy import Continuous
-from trailmark.engine import OperatorLogs
+from trailmark.engine import Bucket, OperatorLogs
 from trailmark.engine.logs import describe_logs, has_ticks
 from trailmark.engine.ticks import DueBatch
 from trailmark.errors import DamagedSegment, SchemaChanged
 from trailmark.log import read_meta
+from trailmark.operators.keyed import Keyed
 from trailmark.records import NO_BATCH
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _at(seconds: int) -> TimedOrder:
@@ -150,3 +155,46 @@ def test_logs_say_whether_their_query_ticks_and_refuse_one_that_does_otherwise()
     OperatorLogs(older.disk.storage(), operator, buckets=2)
     with pytest.raises(SchemaChanged, match=r"operator\.ticks: absent -> True"):
         OperatorLogs(older.disk.storage(), operator, buckets=2, ticks=True)
+
+
+class Beat:
+    """A timer that is due again ten microseconds after it was called."""
+
+    state: ClassVar[Any] = {"n": pa.int64()}
+
+    def process(self, keys: Any, rows: Any, state: Any) -> None:
+        state.clock_timer = state.now + np.timedelta64(10, "us")
+
+    def on_clock_timer(self, keys: Any, due: Any, state: Any) -> None:
+        state.clock_timer = state.now + np.timedelta64(10, "us")
+
+
+class Beating:
+    """An operator with one key, and the clock that it goes by."""
+
+    def __init__(self) -> None:
+        schema = pa.schema([("key", pa.int64())])
+        self.now_us = 1_000
+        self.storage = SimulatedDisk().storage()
+        self.operator = Keyed(schema, Beat, by="key", output=schema)
+        self.rows = pa.RecordBatch.from_pydict({"key": [1]}, schema=schema)
+
+    def clock(self) -> int:
+        return self.now_us
+
+
+def test_a_time_that_comes_after_the_end_of_a_run_is_left_to_the_next() -> None:
+    """An operator whose timer sets itself again, in a run that ends with what is there."""
+    case = Beating()
+    logs = OperatorLogs(case.storage, case.operator, buckets=1, ticks=True, clock=case.clock)
+    bucket = Bucket(case.operator, logs, 0, Continuous())
+    bucket.run(0, case.rows)
+    ending, endless = (DueBatch(case.storage, case.clock) for _ in range(2))
+    ending.end_at(case.now_us)
+    for batch in (1, 2):
+        case.now_us += 10
+        ending.look()
+        endless.look()
+        assert (ending.after, endless.after) == (NO_BATCH, batch - 1)
+        bucket.run(batch, case.rows[:0])
+    bucket.close()

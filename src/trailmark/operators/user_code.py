@@ -147,8 +147,9 @@ def weight_of(footprints: pa.RecordBatch) -> int:
 
 
 def is_keyed(operator: Any) -> bool:
-    """Which of the two forms an operator has: the keyed one declares a state."""
-    return hasattr(operator, "state")
+    """Which of the two forms an operator has: the keyed one declares a state. An object of the
+    whole form may call what it likes its state."""
+    return hasattr(operator, "state") and not hasattr(operator, "get_checkpoint")
 
 
 def check_output(schema: pa.Schema) -> None:

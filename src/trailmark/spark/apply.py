@@ -10,20 +10,26 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from trailmark.checkpoint.policy import Periodic, Policy
-from trailmark.errors import SettingError
+from trailmark.errors import SettingError, UnsupportedType
 from trailmark.operators.keyed import Keyed
 from trailmark.operators.keyed.operator import Late
 from trailmark.operators.user_code import is_keyed
 from trailmark.operators.whole import Whole
 from trailmark.settings import Durability
+from trailmark.spark.apply_arguments import (
+    check_columns,
+    check_form,
+    key_columns,
+    result_schemas,
+)
 from trailmark.spark.arguments import CommonArguments, check_dataframe
 from trailmark.spark.initial import InitialState
 from trailmark.spark.operate import Operation, operate
 from trailmark.spark.schemas import arrow_schema
 from trailmark.spark.types import arrow_type, spreads_rows
+from trailmark.spark.workers import check_sendable
 
 #: What protects an operator of which nothing else is said.
 _DEFAULT = Periodic("10 seconds")
@@ -104,11 +110,13 @@ def apply(
     ... )
     """
     check_dataframe(df)
-    _check_columns(df)
-    _check_form(operator, by=by, time=time, initial_state=initial_state)
-    output, spark_output = _schemas(schema)
+    check_columns(df)
+    keys = key_columns(by)
+    check_form(operator, by=keys, time=time, delay=delay, late=late, initial_state=initial_state)
+    output, spark_output = result_schemas(schema)
     has_initial = initial_state is not None and df.isStreaming
-    made = _made(df, operator, output, by, time, delay, late, order_by, has_initial)
+    made = _made(df, operator, output, keys, time, delay, late, order_by, has_initial)
+    check_sendable(made.user, made.describe()["about"]["name"])
     if flush and (df.isStreaming or not isinstance(made, Keyed)):
         raise SettingError(
             "flush is for the timers of a keyed operator on a DataFrame that does not stream.",
@@ -117,7 +125,7 @@ def apply(
     operation = Operation(
         "apply",
         made,
-        keys=made.keys if isinstance(made, Keyed) else _spread_by(df, by),
+        keys=made.keys if isinstance(made, Keyed) else _spread_by(df, keys),
         results_from="schema",
         known_fields=tuple(spark_output),
         at_end=made.finish if isinstance(made, Keyed) and flush else None,
@@ -125,7 +133,7 @@ def apply(
     )
     is_objective = recover_within is not None and checkpoint is _DEFAULT
     common = CommonArguments.checked(
-        path,
+        "" if path is None and not df.isStreaming else path,
         checkpoint=None if is_objective else checkpoint,
         recover_within=recover_within,
         buckets=buckets,
@@ -137,77 +145,11 @@ def apply(
     return operate(df, operation, common)
 
 
-def _check_columns(df: DataFrame) -> None:
-    names = df.columns
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SettingError(
-            f"Two columns of the DataFrame are named {twice[0]!r}.",
-            where="df",
-            fix="Rename one, or select the columns that the operator needs.",
-        )
-    for name in names:
-        if name.startswith("$"):
-            raise SettingError(
-                f"Names that begin with $ are used by the log: {name!r}.",
-                where="df",
-                fix="Rename the column.",
-            )
-
-
-def _check_form(
-    operator: Any,
-    *,
-    by: str | Sequence[str] | None,
-    time: str | None,
-    initial_state: DataFrame | None,
-) -> None:
-    """The two forms are told by what the class has, and each takes arguments of its own."""
-    if not callable(operator) and not hasattr(operator, "process"):
-        raise SettingError(
-            f"operator must be a class with a method process, got {operator!r}.", where="operator"
-        )
-    if is_keyed(operator):
-        if by is None:
-            raise SettingError(
-                "A keyed operator needs key columns.",
-                where="by",
-                fix="For example by='item_id'; the whole form has get_checkpoint and "
-                "restore_checkpoint in the place of a state that is declared.",
-            )
-        return
-    for argument, given in (("time", time), ("initial_state", initial_state)):
-        if given is not None:
-            raise SettingError(
-                f"{argument} is for keyed operators, and the operator declares no state.",
-                where=argument,
-                fix='Declare one, for example state = {"n": pa.int64()}.',
-            )
-
-
-def _schemas(
-    schema: str | spark.StructType | pa.Schema,
-) -> tuple[pa.Schema, spark.StructType]:
-    """The columns of the result, as Arrow and as Spark have them."""
-    if isinstance(schema, pa.Schema):
-        schema = from_arrow_schema(schema)
-    if isinstance(schema, str):
-        schema = spark.StructType.fromDDL(schema)
-    if not isinstance(schema, spark.StructType) or not len(schema):
-        raise SettingError(
-            f"schema must name the columns of the result, got {schema!r}.",
-            where="schema",
-            fix="For example schema='item_id long, n long'.",
-        )
-    nullable = spark.StructType([spark.StructField(f.name, f.dataType, True) for f in schema])
-    return arrow_schema(nullable, "schema", "a log"), nullable
-
-
 def _made(
     df: DataFrame,
     operator: Any,
     output: pa.Schema,
-    by: str | Sequence[str] | None,
+    keys: list[str] | None,
     time: str | None,
     delay: str | timedelta,
     late: Late,
@@ -215,19 +157,17 @@ def _made(
     has_initial: bool,
 ) -> Keyed | Whole:
     """The operator for the columns of the DataFrame."""
-    nullable = [spark.StructField(f.name, f.dataType, True) for f in df.schema]
-    columns = arrow_schema(spark.StructType(nullable), "df", "a log")
+    columns = arrow_schema(df.schema.toNullable(), "df", "a log")
     if not is_keyed(operator):
-        names = [] if by is None else [by] if isinstance(by, str) else list(by)
-        return Whole(columns, operator, output=output, by=names, order_by=order_by)
-    assert by is not None
-    for name in [by] if isinstance(by, str) else by:
+        return Whole(columns, operator, output=output, by=keys or [], order_by=order_by)
+    assert keys is not None
+    for name in keys:
         if name in df.columns:
             arrow_type(df.schema[name], "by")  # refuses what cannot be a key on Spark
     return Keyed(
         columns,
         operator,
-        by=by,
+        by=keys,
         output=output,
         time=time,
         delay=delay,
@@ -246,22 +186,22 @@ def _initial(states: DataFrame | None, df: DataFrame, made: Keyed | Whole) -> In
             where="initial_state",
         )
     assert isinstance(made, Keyed)
-    return InitialState.of(states, df, made.keys, made.ports[1].schema)
+    return InitialState.of(states, df, made)
 
 
-def _spread_by(df: DataFrame, by: str | Sequence[str] | None) -> tuple[str, ...]:
+def _spread_by(df: DataFrame, keys: list[str] | None) -> tuple[str, ...]:
     """The columns by which rows are spread over objects: a row has to come to the same one when its
     batch is done again."""
-    if by is not None:
-        names = (by,) if isinstance(by, str) else tuple(by)
-        for name in names:
-            if name not in df.columns or not spreads_rows(df.schema[name].dataType):
-                raise SettingError(
-                    f"Rows cannot be spread by {name!r}: it is no column of the input, which has "
-                    f"{df.columns}, or of another type than numbers, strings, dates and times.",
+    if keys is not None:
+        for name in keys:
+            if not spreads_rows(df.schema[name].dataType):
+                raise UnsupportedType(
+                    f"Rows cannot be spread by {name!r}, of type "
+                    f"{df.schema[name].dataType.simpleString()}.",
                     where="by",
+                    fix="Use numbers, strings, booleans, dates, timestamps or decimals.",
                 )
-        return names
+        return tuple(keys)
     names = tuple(field.name for field in df.schema if spreads_rows(field.dataType))
     if not names:
         raise SettingError(

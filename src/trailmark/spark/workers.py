@@ -84,12 +84,44 @@ def _useless(what: str) -> SettingError:
     )
 
 
+def check_sendable(user: Any, name: str) -> None:
+    """Refuses a user's class, instance or function that cannot be sent to the workers; ``name`` is
+    what it is called."""
+    reason = _unsendable(user)
+    if not reason:
+        return
+    kinds = (user,) if isinstance(user, type) else (type(user), user)
+    found = {
+        attribute: _unsendable(value)
+        for each in kinds
+        for attribute, value in getattr(each, "__dict__", {}).items()
+        if not attribute.startswith("__")
+    }
+    named = [f"{name}.{attribute} ({why})" for attribute, why in found.items() if why]
+    raise SettingError(
+        f"{name} cannot be sent to Spark's workers: {', '.join(named) or reason}.",
+        where="operator",
+        fix="Locks, sockets, sessions and the like belong to one process: make them in a method, "
+        "where they are needed.",
+    )
+
+
+def _unsendable(thing: Any) -> str:
+    """Why something cannot be sent; empty if it can."""
+    try:
+        cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
+    except Exception as error:  # noqa: BLE001 - objects say in many ways that they cannot be
+        return str(error) or type(error).__name__
+    return ""
+
+
 def carried(
     run: Callable[..., Iterator[Any]], plan: object, name: str
 ) -> Callable[[Any], Iterator[Any]]:
     """The function that Spark sends to the workers, and shows in its plans by this name.
 
-    It can be unpacked without Trailmark, and says in one line if that is missing.
+    It can be unpacked without Trailmark, and says in one line if that is missing, or a module of
+    the user's.
     """
     packed = cloudpickle.dumps(partial(run, plan))  # type: ignore[no-untyped-call]
 
@@ -99,9 +131,20 @@ def carried(
 
         try:
             work = pickle.loads(packed)  # noqa: S301  (packed above; it comes as Spark's own code)
-        except ModuleNotFoundError as error:
-            if error.name != "trailmark":
+        except (ModuleNotFoundError, AttributeError) as error:
+            missing = getattr(error, "name", None) or ""
+            if missing.startswith("trailmark."):
                 raise
+            if missing != "trailmark":
+                from trailmark.errors import SettingError
+
+                raise SettingError(
+                    f"A worker of Spark cannot unpack the code that it was sent: {error}.",
+                    where=f"{name}, {sys.executable}",
+                    fix="Give the workers the module as the driver has it: install it there, or "
+                    "spark.sparkContext.addPyFile('module.py') before the query starts. Code of "
+                    "the script itself is sent along.",
+                ) from None
             raise RuntimeError(
                 f"A worker of Spark runs {sys.executable}, which has no trailmark. Install it "
                 "there, or set PYSPARK_PYTHON to a Python that has it before the session starts."

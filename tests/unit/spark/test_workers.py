@@ -56,6 +56,30 @@ def test_another_module_that_is_missing_is_told_as_it_is(tmp_path: Path) -> None
     assert found.stderr.strip().splitlines()[-1].startswith("ModuleNotFoundError")
 
 
+def test_a_module_of_the_users_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> None:
+    module = tmp_path / "their_own.py"
+    module.write_text("class Operator: ...\n")
+    task = tmp_path / "task"
+    pack = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from pyspark import cloudpickle\n"
+        "from trailmark.spark.workers import carried\n"
+        "from their_own import Operator\n"
+        "task = carried(lambda plan, batches: batches, Operator, 'trailmark_apply')\n"
+        "open(sys.argv[1], 'wb').write(cloudpickle.dumps(task))\n"
+    )
+    subprocess.run([sys.executable, "-c", pack, str(task), str(tmp_path)], check=True)
+    command = [sys.executable, "-c", _WORKER.format(missing=""), str(task)]
+    for content in ("", "class Another: ..."):
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+        assert "SettingError: A worker of Spark cannot unpack the code" in said
+        assert "their_own" in said
+        assert "addPyFile" in said
+        module.write_text(content)  # what is there then is not what the driver had
+        command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"]
+        command = [*command[:2], command[2] + _WORKER.format(missing=""), str(task)]
+
+
 def test_a_driver_that_was_set_up_by_itself_is_not_asked_from_outside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -105,6 +105,10 @@ def test_what_loses_nothing_is_converted() -> None:
     assert found.to_pylist() == [{"key": 1, "n": 7}]
 
 
+def _nothing(self: Any, given: Any = None) -> None:
+    return None
+
+
 class Whole1:
     """A whole operator; the test says what its state is."""
 
@@ -142,8 +146,8 @@ def test_a_checkpoint_that_cannot_be_restored_stops_the_query_and_loses_nothing(
     ("user", "message"),
     [
         (object(), "has no method process"),
-        (type("Half", (), {"process": None, "get_checkpoint": None}), "no restore_checkpoint"),
-        (type("Half", (), {"process": None, "restore_checkpoint": None}), "no get_checkpoint"),
+        (type("Half", (), {"process": _nothing, "get_checkpoint": _nothing}), "no restore_"),
+        (type("Half", (), {"process": _nothing, "restore_checkpoint": _nothing}), "no get_"),
     ],
 )
 def test_a_class_that_is_no_operator_is_refused(user: Any, message: str) -> None:

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import Oracle, Row
 from tests.support.plain import batch_of
+from tests.support.spark_chain import chain_results
 from tests.support.spark_query import Query, plain_values
 from trailmark.engine.progress import Recovery, read_progress
 from trailmark.log import open_storage, read_meta
@@ -123,6 +124,9 @@ def files_taken(query: Query) -> int:
 
 def expected_results(query: Query, batches: Sequence[Sequence[Order]]) -> list[Row]:
     """What the oracle gives for the orders of each batch."""
+    if query.window == "chain":
+        named = [[dict(zip(SCHEMA.names, order, strict=True)) for order in b] for b in batches]
+        return chain_results(SCHEMA, named)
     window = query.spec()
     oracle = Oracle(SCHEMA, by=["item"], window=window, values=plain_values())
     results: list[Row] = []

@@ -12,7 +12,8 @@ input, one JSON line each, and run in the same application.
 
 Queries go over files of orders (see :mod:`tests.support.spark_runs`), one file a batch. One of the
 values is computed by a function that a test can reach into: whatever it lays into the query's
-``trap`` directory happens once, in the middle of a batch.
+``trap`` directory happens once, in the middle of a batch (see :mod:`tests.support.traps`). A query
+whose window is ``chain`` has four operators instead (see :mod:`tests.support.spark_chain`).
 """
 
 from __future__ import annotations
@@ -29,18 +30,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
+from tests.support.spark_chain import chain
+from tests.support.traps import meet_traps
 from trailmark.engine.progress import Progress
 from trailmark.windows.functions import AnyFunction, Function, State
 from trailmark.windows.spec import Window
 
 COLUMNS = "item int, price bigint, weight double, time timestamp"
-
-#: A task that is held longer than this was forgotten by its test.
-_LONGEST_HOLD_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Query:
     slow_s: float = 0.0
 
     def spec(self) -> Window:
+        """The windows, unless the query is a chain of operators."""
         if self.window == "count":
             return tm.count_window(10)
         assert self.window == "time"
@@ -127,27 +128,6 @@ def trapped_sum(column: str, trap: str, slow_s: float) -> tm.UserFunction:
     )
 
 
-def meet_traps(directory: str) -> None:
-    """A trap is a file. Who renames it is caught, and nobody else; the new name says who it is.
-
-    ``raise`` makes the task fail. ``hold`` keeps it where it is until the file is removed. Only
-    ``refuse`` stays where it is and makes every task fail.
-    """
-    if os.path.exists(f"{directory}/refuse"):
-        raise RuntimeError("fails always, for a test")
-    for kind in ("raise", "hold"):
-        mine = f"{directory}/{kind}.{os.getpid()}"
-        try:
-            os.rename(f"{directory}/{kind}", mine)
-        except FileNotFoundError:
-            continue
-        if kind == "raise":
-            raise RuntimeError("fails once, for a test")
-        until = time.monotonic() + _LONGEST_HOLD_S
-        while os.path.exists(mine) and time.monotonic() < until:
-            time.sleep(0.01)
-
-
 def open_session(config: Config) -> SparkSession:
     """A session that needs no network and writes nothing outside of its directory."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -169,7 +149,18 @@ def open_session(config: Config) -> SparkSession:
 
 def start(spark: SparkSession, query: Query) -> StreamingQuery:
     rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(query.input)
-    results = tm.aggregate(
+    results = chain(rows, query) if query.window == "chain" else aggregate(rows, query)
+    return (
+        results.writeStream.format("parquet")
+        .option("checkpointLocation", query.checkpoint)
+        .queryName(query.name)
+        .trigger(availableNow=True)
+        .start(query.out)
+    )
+
+
+def aggregate(rows: DataFrame, query: Query) -> DataFrame:
+    return tm.aggregate(
         rows,
         by="item",
         window=query.spec(),
@@ -179,13 +170,6 @@ def start(spark: SparkSession, query: Query) -> StreamingQuery:
         buckets=query.buckets,
         retain_batches=None,
         cache_dir=query.cache or None,
-    )
-    return (
-        results.writeStream.format("parquet")
-        .option("checkpointLocation", query.checkpoint)
-        .queryName(query.name)
-        .trigger(availableNow=True)
-        .start(query.out)
     )
 
 
@@ -203,7 +187,8 @@ class Follower:
         self._names.update({query.path: query.name for query in queries})
 
     def __call__(self, path: str, progress: Progress) -> None:
-        say(f"batch {self._names[path]} {progress.batch}")
+        if path in self._names:  # of a chain, one operator is followed
+            say(f"batch {self._names[path]} {progress.batch}")
 
 
 def run(spark: SparkSession, queries: list[Query]) -> bool:

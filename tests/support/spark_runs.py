@@ -375,7 +375,7 @@ class Cluster:
         self.close()
 
 
-# Traps (see `tests.support.spark_query`)
+# Traps (see `tests.support.traps`)
 
 
 def set_trap(query: Query | Step, kind: str) -> None:

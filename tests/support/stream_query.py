@@ -34,7 +34,8 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
-from tests.support.spark_query import Config, meet_traps, open_session, run_to_end, say
+from tests.support.spark_query import Config, open_session, run_to_end, say
+from tests.support.traps import meet_traps
 from trailmark.spark.sessions import add_listener
 
 COLUMNS = "id bigint, key int, time timestamp"

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
 
 from tests.support.compare import footprint_states, table_states
+from tests.support.delivered import shuffled, split
 from tests.support.oracle import Identity, Oracle, OracleOutcome, Row, place_in_order
 from tests.support.plain import batch_of, plain_column, plain_rows
 from tests.support.userfunctions import spread, trail, weighted
@@ -101,19 +101,10 @@ class Case:
     # As the crash harness wants it: see `tests.support.engine.CrashCase`.
 
     def shuffled(self, rows: pa.RecordBatch, rng: random.Random) -> pa.RecordBatch:
-        places = list(range(rows.num_rows))
-        rng.shuffle(places)
-        return rows.take(pa.array(places, pa.int64()))
+        return shuffled(rows, rng)
 
     def split(self, rows: pa.RecordBatch, buckets: int) -> list[pa.RecordBatch]:
-        if buckets == 1:
-            return [rows]
-        keys = [tuple(row[name] for name in self.by) for row in plain_rows(rows)]
-        numbers = [crc32(repr(key).encode()) % buckets for key in keys]
-        return [
-            rows.take(pa.array([i for i, n in enumerate(numbers) if n == b], pa.int64()))
-            for b in range(buckets)
-        ]
+        return split(rows, self.by, buckets)
 
     def outcome(
         self,

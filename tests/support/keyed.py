@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
 from tests.support.compare import exact
+from tests.support.delivered import shuffled, split
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import batch_of, plain_rows
 from trailmark.kernel.columns import contiguous
@@ -361,17 +361,10 @@ class KeyedCase:
         return KeyedOracle(self.wanted, self.by, self.late)
 
     def shuffled(self, rows: pa.RecordBatch, rng: random.Random) -> pa.RecordBatch:
-        places = list(range(rows.num_rows))
-        rng.shuffle(places)
-        return rows.take(pa.array(places, pa.int64()))
+        return shuffled(rows, rng)
 
     def split(self, rows: pa.RecordBatch, buckets: int) -> list[pa.RecordBatch]:
-        keys = [tuple(row[name] for name in self.by) for row in plain_rows(rows)]
-        numbers = [crc32(repr(key).encode()) % buckets for key in keys]
-        return [
-            rows.take(pa.array([i for i, n in enumerate(numbers) if n == b], pa.int64()))
-            for b in range(buckets)
-        ]
+        return split(rows, self.by, buckets)
 
     def outcome(
         self,

@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
 
+from tests.support.delivered import shuffled, split
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import batch_of, plain_rows
 from trailmark.kernel.columns import contiguous
@@ -121,16 +121,10 @@ class WholeCase:
         return WholeOracle()
 
     def shuffled(self, rows: pa.RecordBatch, rng: random.Random) -> pa.RecordBatch:
-        places = list(range(rows.num_rows))
-        rng.shuffle(places)
-        return rows.take(pa.array(places, pa.int64()))
+        return shuffled(rows, rng)
 
     def split(self, rows: pa.RecordBatch, buckets: int) -> list[pa.RecordBatch]:
-        numbers = [crc32(repr(row["item"]).encode()) % buckets for row in rows.to_pylist()]
-        return [
-            rows.take(pa.array([i for i, n in enumerate(numbers) if n == b], pa.int64()))
-            for b in range(buckets)
-        ]
+        return split(rows, ["item"], buckets)
 
     def outcome(
         self,

@@ -21,10 +21,10 @@ from trailmark.kernel.columns import (
     whole_numbers,
 )
 from trailmark.kernel.library import Bytes, Local, address, kernel, reference
-from trailmark.records import FILL, FOOTPRINT, KIND, OPENED, START, FootprintKind
+from trailmark.operators.ages import CHECK, OPEN, age_trouble
+from trailmark.records import FILL, FOOTPRINT, KIND, OPENED, START
 from trailmark.state.table import (
     FILL_PLACE,
-    LAST_BATCH,
     OPENED_PLACE,
     PLACE,
     Places,
@@ -38,9 +38,6 @@ from trailmark.windows.spec import CountWindow, Window
 
 #: Starts of windows keep far from the ends of 64 bits: sums with sizes do not overflow.
 _FURTHEST_START = 3 << 61
-
-# As plain numbers: NumPy takes several times as long to make one of a member of an enumeration.
-_OPEN, _CHECK = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
 
 
 class FootprintFormat:
@@ -86,8 +83,8 @@ class FootprintFormat:
         arrays = table.read_keys(slots, rows)
         if self._layout.has_start:
             arrays.append(next(numbers))
-        kinds = np.full(len(slots), _OPEN, dtype=np.int8)
-        kinds[opened:] = _CHECK
+        kinds = np.full(len(slots), OPEN, dtype=np.int8)
+        kinds[opened:] = CHECK
         arrays.append(arrow_fixed(kinds, pa.int8()))
         arrays.append(next(numbers))
         if self._has_fill:
@@ -174,22 +171,15 @@ class FootprintFormat:
 def footprint_trouble(rows: pa.RecordBatch, window: Window, batch: int) -> str:
     """What is wrong with the places of windows, by the footprints of a batch; empty if nothing
     is."""
-    names = rows.schema.names
-    if len(set(names)) < len(names):
-        return "has two columns of the same name"
-    bounds = {KIND: (_OPEN, _CHECK), OPENED: (0, min(batch, LAST_BATCH))}
+    bounds: dict[str, tuple[int, int]] = {}
     if isinstance(window, CountWindow):
         bounds[FILL] = (min(0, window.size - window.slide), window.size - 1)
     if window.has_start:
         first = 0 if isinstance(window, CountWindow) else -_FURTHEST_START
         bounds[START] = (first, _FURTHEST_START)
-    for name, (least, most) in bounds.items():
-        kind = column_type(rows, name)
-        if kind is None or not pa.types.is_signed_integer(kind) or rows.column(name).null_count:
-            return f"has no whole numbers in {name!r}"
-        found = numbers(single(rows.column(name)))
-        if len(found) and not least <= int(found.min()) <= int(found.max()) <= most:
-            return f"has numbers in {name!r} that are not from {least} to {most}"
+    wrong = age_trouble(rows, batch, bounds)
+    if wrong:
+        return wrong
     if window.has_start and (whole_numbers(rows, START) % window.slide).any():
         return "has windows that begin where none does"
     return ""

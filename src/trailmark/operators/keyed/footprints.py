@@ -16,6 +16,7 @@ from trailmark.kernel.columns import (
     validity,
     whole_numbers,
 )
+from trailmark.operators.ages import CHECK, OPEN, age_trouble
 from trailmark.operators.identities import Identities
 from trailmark.operators.keyed.columns import NumberColumn, StateColumn
 from trailmark.operators.keyed.due import (
@@ -27,10 +28,9 @@ from trailmark.operators.keyed.due import (
     KeyedTable,
 )
 from trailmark.operators.keyed.elements import States
-from trailmark.records import FOOTPRINT, KIND, OPENED, FootprintKind
-from trailmark.state.table import LAST_BATCH, OPENED_PLACE, Slots
+from trailmark.records import FOOTPRINT, KIND, OPENED
+from trailmark.state.table import OPENED_PLACE, Slots
 
-_OPEN, _CHECK = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
 _MOMENT = pa.timestamp("us", "UTC")
 TIMES = (EVENT_TIMER, CLOCK_TIMER, EVENT_TTL, CLOCK_TTL)
 
@@ -49,8 +49,8 @@ class KeyedFootprints:
         rows = table.read(slots)
         assert rows.states is not None
         states = rows.states.copy()  # reading keys and heap uses the same memory again
-        kinds = np.full(len(slots), _OPEN, dtype=np.int8)
-        kinds[opened:] = _CHECK
+        kinds = np.full(len(slots), OPEN, dtype=np.int8)
+        kinds[opened:] = CHECK
         columns = dict(zip(self._keys, table.read_keys(slots, rows), strict=True))
         columns[KIND] = arrow_fixed(kinds, pa.int8())
         (columns[OPENED],) = table.read_numbers(slots, OPENED_PLACE)
@@ -122,19 +122,9 @@ def keyed_trouble(
 ) -> str:
     """What is wrong with the footprints of a batch, whose state is declared so or has further
     columns; empty if nothing is."""
-    names = rows.schema.names
-    if len(set(names)) < len(names):
-        return "has two columns of the same name"
-    wrong = identities.trouble(rows)
+    wrong = age_trouble(rows, batch) or identities.trouble(rows)
     if wrong:
         return wrong
-    for name, (least, most) in {KIND: (_OPEN, _CHECK), OPENED: (0, min(batch, LAST_BATCH))}.items():
-        kind = column_type(rows, name)
-        if kind is None or not pa.types.is_signed_integer(kind) or rows.column(name).null_count:
-            return f"has no whole numbers in {name!r}"
-        found = numbers(single(rows.column(name)))
-        if len(found) and not least <= int(found.min()) <= int(found.max()) <= most:
-            return f"has numbers in {name!r} that are not from {least} to {most}"
     for name in TIMES:
         kind = column_type(rows, name)
         if kind is not None and kind != pa.int64():

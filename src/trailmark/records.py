@@ -92,6 +92,15 @@ class Foundation(str, enum.Enum):
     NOTHING = "nothing"
 
 
+class Loss(str, enum.Enum):
+    """What the author of a query lets a recovery lose."""
+
+    #: Nothing: the state is rebuilt as it was, from footprints and from the input since.
+    NONE = "none"
+    #: What came after the newest footprint of each window: no input is kept, and none replayed.
+    BOUNDED = "bounded"
+
+
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """An order-independent digest of a batch's rows: equal multisets of rows have equal ones."""

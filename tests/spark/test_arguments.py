@@ -57,6 +57,12 @@ _WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "an objective that is no time": ({"recover_within": "fast"}, "objective", "not a duration"),
     "an objective of no time": ({"recover_within": "0 seconds"}, "objective", "no time"),
     "a policy that is none": ({"checkpoint": "continuous"}, "checkpoint", "must be a policy"),
+    "an unknown loss": ({"loss": "some"}, "loss", "'none' or 'bounded'"),
+    "loss where windows count together": (
+        {"loss": "bounded", "window": tm.count_window(3, 2)},
+        "loss",
+        "have lost count",
+    ),
     "no buckets": ({"buckets": 0}, "buckets", "from 1 to"),
     "half a bucket": ({"buckets": 1.5}, "buckets", "from 1 to"),
     "more buckets than keys": ({"by": "flag", "buckets": 50}, "buckets", "so few"),

@@ -15,7 +15,7 @@ from trailmark.checkpoint.standing import Standing
 from trailmark.log import Footer, Origin
 from trailmark.log.json_text import whole
 from trailmark.log.names import LARGEST_BATCH
-from trailmark.records import NO_BATCH, Foundation
+from trailmark.records import NO_BATCH, Foundation, Loss
 from trailmark.state.table import MOST_WINDOWS
 from trailmark.values import dataclass
 
@@ -34,8 +34,8 @@ _BOUNDS = {
     **dict.fromkeys(("predicted_us", "segments", "extent_excess"), (0, 2**62)),
     "footprints_excess": (0, MOST_EXCESS),
 }
-#: Not written where records are plain, as those of aggregates are.
-_LEFT_OUT_IF_ZERO = ("extent_excess", "footprints_excess")
+#: Not written where records are plain and recoveries exact, as those of most queries are.
+_LEFT_OUT = {"extent_excess": 0, "footprints_excess": 0, "loss": Loss.NONE}
 _MAY_BE_NONE = frozenset({"oldest", "watermark", "loads_from", "looks_back"})
 
 
@@ -80,6 +80,9 @@ class Account:
         What the records of the extent weigh beyond one each.
     footprints_excess
         The same of the footprints that the batch has written.
+    loss
+        Whether a recovery rebuilds the state as it was. If loss is accepted, it does not: it loads
+        the footprints, what it would replay is lost, and all other numbers are as they would be.
     """
 
     open_windows: int
@@ -101,6 +104,7 @@ class Account:
     looks_back: int | None = None
     extent_excess: int = 0
     footprints_excess: int = 0
+    loss: Loss = Loss.NONE
 
     @property
     def reads_from(self) -> int:
@@ -108,9 +112,15 @@ class Account:
         return self.needs if self.loads_from is None else min(self.needs, self.loads_from)
 
     @property
+    def loads_output_from(self) -> int:
+        """The oldest batch with a footprint that is loaded, or that of the snapshot; the one after
+        ``base`` if nothing is."""
+        return self.base - self.segments + 1
+
+    @property
     def first_segment(self) -> int:
         """The oldest batch of output, or the snapshot, that a recovery reads."""
-        return min(self.base - self.segments + 1, self.needs - 1)
+        return min(self.loads_output_from, self.needs - 1)
 
     def totals(self, excess_before: int = 0) -> Totals:
         """What the ledger remembers of it; ``excess_before`` is the excess that the ledger has of
@@ -126,8 +136,8 @@ class Account:
 
     def to_attributes(self) -> dict[str, Any]:
         attributes = asdict(self)
-        for name in _LEFT_OUT_IF_ZERO:
-            if not attributes[name]:
+        for name, usual in _LEFT_OUT.items():
+            if attributes[name] == usual:
                 del attributes[name]
         return attributes
 
@@ -137,6 +147,7 @@ class Account:
         ``ValueError`` if that is no account."""
         found = {f.name: attributes[f.name] for f in fields(cls) if f.name in attributes}
         found["foundation"] = Foundation(found.get("foundation", Foundation.FOOTPRINTS))
+        found["loss"] = Loss(found.get("loss", Loss.NONE))
         if not isinstance(found.get("is_reachable", True), bool):
             raise ValueError("is_reachable is neither true nor false")
         for name, (least, most) in _BOUNDS.items():
@@ -190,6 +201,7 @@ def next_account(
     *,
     watermark: int | None,
     is_reachable: bool,
+    loss: Loss = Loss.NONE,
 ) -> Account:
     """The account after a batch, from the one before it; ``now`` has the totals up to its end."""
     after = replace(
@@ -202,16 +214,20 @@ def next_account(
         is_reachable=is_reachable,
         looks_back=standing.looks_back,
         footprints_excess=standing.footprints_excess,
+        loss=loss,
     )
     replayed = ledger.at(after.needs - 1) if after.needs <= batch else None
     needs, first = _around_damage(before, after, ledger, batch)
     after = replace(
         after,
-        keep_from=max(before.keep_from, needs),
+        # The batch after this one is linked to its input, and so that stays in any case.
+        keep_from=batch if loss is Loss.BOUNDED else max(before.keep_from, needs),
         keep_output_from=max(before.keep_output_from, first),
         replay=0 if replayed is None else now.inputs - replayed.inputs,
     )
-    return replace(after, predicted_us=rates.predict_us(work_of(after, batch)))
+    is_exact = loss is Loss.NONE
+    work = work_of(after, batch) if is_exact else loading_of(after, ledger, batch, now)
+    return replace(after, predicted_us=rates.predict_us(work))
 
 
 def _around_damage(before: Account, after: Account, ledger: Ledger, batch: int) -> tuple[int, int]:
@@ -233,6 +249,21 @@ def work_of(account: Account, batch: int) -> Work:
     """What a recovery to the end of a batch has to do, by its account."""
     batches = batch + 1 - account.needs
     return Work(account.segments, account.extent, batches, account.replay, account.extent_excess)
+
+
+def loading_of(account: Account, ledger: Ledger, batch: int, now: Totals) -> Work:
+    """What a recovery has to do that replays nothing. What has closed since ``base`` it knows from
+    the output alone, and so it reads all of that."""
+    if account.foundation is Foundation.NOTHING:
+        return Work()
+    is_snapshot = account.foundation is Foundation.SNAPSHOT
+    first = account.loads_output_from
+    start = ledger.at(first if is_snapshot else first - 1)
+    records = now.records - (0 if start is None else start.records)
+    excess = now.excess - (0 if start is None else start.excess)
+    if is_snapshot:
+        records, excess = records + account.extent, excess + account.extent_excess
+    return Work(batch - first + 1, records, excess=excess)
 
 
 def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: Standing) -> Account:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -39,12 +40,20 @@ class Chosen:
 
 
 def choose_footprints(
-    chooser: Chooser, moment: Moment, gather: Gather, *, copies: bool = True
+    chooser: Chooser,
+    moment: Moment,
+    gather: Gather,
+    *,
+    copies: bool = True,
+    leaves_none_bare: bool = False,
 ) -> Chosen:
     """Footprints of this batch, as the policy wants them; a copy of all windows only if ``copies``
-    says that one can be written."""
+    says that one can be written. With ``leaves_none_bare`` every window without a footprint gets
+    one, whatever the policy wants."""
     started = moment.now_us()
     choice = chooser.choose(moment)
+    if leaves_none_bare:
+        choice = replace(choice, bare=np.concatenate([choice.bare, moment.take_bare()]))
     slots = np.concatenate([choice.bare, choice.checked])
     footprints = gather(slots, len(choice.bare)) if len(slots) else None
     is_copied = choice.copies_all and copies

@@ -11,7 +11,7 @@ from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
 from trailmark.engine.refused import Refusal
 from trailmark.operators.kinds import title_of
-from trailmark.records import NO_BATCH
+from trailmark.records import NO_BATCH, Loss
 from trailmark.status import Activity, BucketStatus, OperatorStatus
 
 _TITLES = (
@@ -141,6 +141,10 @@ def _activity_text(activities: Sequence[Activity]) -> str:
 def _facts(status: OperatorStatus) -> Iterator[str]:
     policies = dict.fromkeys(b.policy_title for b in status.buckets if b.policy is not None)
     yield f"policy            {' / '.join(policies) or '-'}"
+    losing = [each for each in status.accounts if each.loss is Loss.BOUNDED]
+    if losing:
+        most = units.some(sum(each.replay for each in losing), "tuple")
+        yield f"loss              bounded: a recovery now would lose at most {most}"
     yield f"last recovery     {_recovery_text(status)}"
     buckets = status.buckets
     parts = [
@@ -170,8 +174,10 @@ def _recovery_text(status: OperatorStatus) -> str:
         f"(predicted {units.duration(found.predicted_us)}), as {found.why}: "
         f"{units.some(found.footprints, 'window')} from "
         f"{units.some(found.segments_read, 'segment')}, "
-        f"{units.some(found.replay_tuples, 'tuple')} replayed"
     )
+    if found.lost is not None:
+        return f"{text}lost: {found.lost}"
+    text += f"{units.some(found.replay_tuples, 'tuple')} replayed"
     return text + (f", around {found.skipped} damaged" if found.skipped else "")
 
 

@@ -26,6 +26,7 @@ from trailmark.checkpoint.choose import Chosen
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine.checkpoints import Checkpoints
 from trailmark.engine.logs import OperatorLogs
+from trailmark.engine.losses import LossText, asked_loss, check_may_lose
 from trailmark.engine.opening import StateKeeper
 from trailmark.engine.output import logged_report, output_attributes, output_frames
 from trailmark.engine.ports import PortTimes, fingerprint_of, port_attributes
@@ -59,6 +60,7 @@ from trailmark.records import (
     NO_BATCH,
     START_OF_LOG,
     Fingerprint,
+    Loss,
     SegmentLink,
 )
 from trailmark.recovery import InputHistory, RecoveryReport, batch_input
@@ -115,6 +117,9 @@ class Bucket:
         was left out is noticed by another.
     beside
         Who removes and merges files beside the batches; None starts a thread for it.
+    loss
+        Whether a recovery rebuilds the state as it was, from input that is kept for it, or loads
+        what the output log has of it and counts what is lost.
     """
 
     def __init__(
@@ -130,7 +135,10 @@ class Bucket:
         answers_older: bool = True,
         in_step: bool = False,
         beside: Executor | None = None,
+        loss: LossText | Loss = Loss.NONE,
     ) -> None:
+        loss = asked_loss(loss)
+        check_may_lose(operator, loss)
         self.operator = operator
         self.number = number
         self._logs = logs
@@ -149,6 +157,7 @@ class Bucket:
             self._snapshots.log,
             cache,
             now_us,
+            loss,
         )
         self._checkpoints = Checkpoints(
             operator,
@@ -158,6 +167,7 @@ class Bucket:
             history,
             self._snapshots,
             now_us,
+            loss,
         )
         self._upkeep = BucketUpkeep(
             logs, self._inputs, self._output, self._snapshots.log, retain_batches, beside, now_us
@@ -264,7 +274,7 @@ class Bucket:
         try:
             state, recovery = self._keeper.open(batch)
             state.begin_change()
-            given = self._checkpoints.prepare(ingested.given)
+            given = self._checkpoints.prepare(ingested.given, state)
             started = self._now_us()
             outcome = self.operator.process(state.pieces, given)
             tuples = ingested.digest.rows

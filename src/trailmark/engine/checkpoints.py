@@ -14,12 +14,13 @@ from trailmark.checkpoint.ledger import Totals
 from trailmark.checkpoint.moment import Moment
 from trailmark.checkpoint.policy import Policy
 from trailmark.checkpoint.standing import Standing
+from trailmark.engine.losses import check_refers_to_nothing
 from trailmark.engine.notes import LONGEST_PAUSE_US
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
 from trailmark.log import MonotonicClock, StreamLog
 from trailmark.operators.protocol import AnyOperator, BatchInput, History, Outcome
-from trailmark.records import NO_BATCH, SegmentLink
+from trailmark.records import NO_BATCH, Loss, SegmentLink
 from trailmark.recovery.rehearse import LIGHTEST, rehearse_load
 
 _log = logging.getLogger("trailmark")
@@ -40,8 +41,10 @@ class Checkpoints:
         history: History,
         snapshots: SnapshotWriter,
         now_us: MonotonicClock,
+        loss: Loss = Loss.NONE,
     ) -> None:
         self.policy = policy
+        self._loss = loss
         self._marks_openings = policy.marks_openings and operator.rebuilds_from_openings
         self._operator = operator
         self._bucket = bucket
@@ -50,14 +53,19 @@ class Checkpoints:
         self._snapshots = snapshots
         self._now_us = now_us
 
-    def prepare(self, given: BatchInput) -> BatchInput:
+    def prepare(self, given: BatchInput, state: BucketState) -> BatchInput:
         """The batch, with what the policy asks of the operator."""
-        marks = self.policy.writes_openings or self._marks_openings
+        marks = self.policy.writes_openings or self._marks(state)
         return replace(
             given,
             footprint=given.batch if marks else NO_BATCH,
             lists_changed=self.policy.lists_changed,
         )
+
+    def _marks(self, state: BucketState) -> bool:
+        """Whether windows are rebuilt from the batches that they opened in: not those of a state
+        that begins anew."""
+        return self._marks_openings and not state.begins_anew
 
     def choose(
         self, state: BucketState, batch: int, outcome: Outcome, tuples: int
@@ -83,7 +91,13 @@ class Checkpoints:
         )
         gather = partial(self._operator.footprints, state.pieces)
         copies = not self._snapshots.is_busy
-        chosen = choose_footprints(state.notes.chooser, moment, gather, copies=copies)
+        chosen = choose_footprints(
+            state.notes.chooser,
+            moment,
+            gather,
+            copies=copies,
+            leaves_none_bare=state.begins_anew,
+        )
         chosen = self._weigh(state, chosen)
         if not chosen.choice.is_reachable and not state.notes.has_warned:
             state.notes.has_warned = True
@@ -109,15 +123,20 @@ class Checkpoints:
         self, state: BucketState, batch: int, chosen: Chosen, now: Totals, watermark: int | None
     ) -> Account:
         """Where the bucket stands at the end of a batch."""
+        looks_back = self._operator.looks_back(state.pieces)
+        check_refers_to_nothing(looks_back, self._loss)
         standing = Standing(
             state.pieces.open_windows,
             state.pieces.oldest_footprint(),
-            self._marks_openings,
+            self._marks(state),
             chosen.choice.covered,
             self._snapshots.find_stored(state.notes),
-            self._operator.looks_back(state.pieces),
+            looks_back,
             chosen.excess,
         )
+        if state.begins_anew and self._marks_openings:
+            state.pieces.forget_footprints()  # from now on the table has marks in their place
+        state.begins_anew = False
         return next_account(
             state.account,
             state.ledger,
@@ -127,6 +146,7 @@ class Checkpoints:
             state.rates,
             watermark=watermark,
             is_reachable=chosen.choice.is_reachable,
+            loss=self._loss,
         )
 
     def learn(

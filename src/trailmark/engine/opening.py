@@ -19,8 +19,8 @@ from trailmark.engine.state import BucketState, layout_of
 from trailmark.errors import CacheFull, CacheLost, DamagedSegment, MissingSegment
 from trailmark.log import MonotonicClock, Origin, StreamLog
 from trailmark.operators.protocol import AnyOperator, History
-from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, SegmentLink
-from trailmark.recovery import RecoveryReport, plan_recovery, restore
+from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, Loss, SegmentLink
+from trailmark.recovery import Lost, RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
 from trailmark.values import dataclass
 
@@ -51,9 +51,11 @@ class StateKeeper:
         snapshots: StreamLog,
         cache: StateCache | None,
         now_us: MonotonicClock,
+        loss: Loss = Loss.NONE,
     ) -> None:
         self.state: BucketState | None = None
         self._policy = policy
+        self._loss = loss
         self._snapshots = snapshots
         self._operator = operator
         self._logs = logs
@@ -147,7 +149,10 @@ class StateKeeper:
         """The state that a token names. What is right or wrong comes from the log; the token is
         believed in what only costs are about."""
         notes = BucketNotes(self._policy.begin())
-        if logged.policy == self._policy.describe():  # what another has noted is of no use
+        # No input was kept that footprints could be replayed from.
+        begins_anew = logged.account.loss is Loss.BOUNDED and self._loss is Loss.NONE
+        if logged.policy == self._policy.describe() and not begins_anew:
+            # What another policy has noted is of no use, and so is what it noted of another state.
             notes.read_json(token.notes["bucket"], Bounds(token.output.batch, now_us))
         operator, history = self._operator, self._history
         state = BucketState.from_token(operator, history, cached, token, logged.account, notes)
@@ -155,6 +160,8 @@ class StateKeeper:
         changes_marks = self._policy.marks_openings != marked_openings(logged.policy)
         if changes_marks and self._operator.rebuilds_from_openings:
             state.pieces.forget_footprints()
+        if begins_anew:
+            state.begin_anew()
         return state
 
     def _say_where(self, cached: CachedBucket | None) -> None:
@@ -201,7 +208,13 @@ class StateKeeper:
         opened = self._now_us()
         first = self._logs.first_batch
         plan = plan_recovery(
-            self._operator, self._output, self._inputs, self._snapshots, target, first
+            self._operator,
+            self._output,
+            self._inputs,
+            self._snapshots,
+            target,
+            first,
+            self._loss,
         )
         planned = self._now_us()
         is_built_on_openings = plan.foundation is Foundation.NOTHING and not plan.skipped
@@ -219,6 +232,9 @@ class StateKeeper:
         )
         if marks and not is_built_on_openings:
             state.pieces.forget_footprints()
+        if plan.lost is not None:
+            state.begin_anew()
+            self._tell(plan.lost, target)
         state.batch = target
         state.account = account
         state.output, logged = self._newest_output(target)
@@ -232,6 +248,15 @@ class StateKeeper:
         found = logged.get("predicted_us")
         predicted_us = found if isinstance(found, int) else 0
         return RecoveryReport(why, plan, open_us, plan_us, load_us, replay_us, predicted_us)
+
+    def _tell(self, lost: Lost, target: int) -> None:
+        if not lost.is_nothing:
+            _log.warning(
+                "bucket %d recovered to the end of batch %d with loss: %s",
+                self._bucket,
+                target,
+                lost,
+            )
 
     def _newest_output(self, batch: int) -> tuple[SegmentLink, Mapping[str, Any]]:
         """Link and attributes of the newest output; no attributes if it is damaged."""

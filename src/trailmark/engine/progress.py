@@ -8,6 +8,7 @@ from typing import Any
 from trailmark.checkpoint.account import Account
 from trailmark.log import Footer, OperatorMeta, Origin, Storage, StreamLog
 from trailmark.records import FrameKind, Stream
+from trailmark.recovery import Lost
 from trailmark.values import dataclass
 
 
@@ -27,6 +28,8 @@ class Recovery:
         Microseconds to open the bucket and to find and load the windows, and to replay the input.
     predicted_us
         What the batch before had predicted for both together.
+    lost
+        What was lost, where that is accepted.
     """
 
     bucket: int
@@ -38,6 +41,7 @@ class Recovery:
     load_us: int
     replay_us: int
     predicted_us: int
+    lost: Lost | None = None
 
     @classmethod
     def from_attributes(cls, bucket: int, batch: int, found: Mapping[str, Any]) -> Recovery:
@@ -51,6 +55,7 @@ class Recovery:
             found["open_us"] + found["plan_us"] + found["load_us"],
             found["replay_us"],
             found["predicted_us"],
+            Lost.from_attributes(found.get("lost")),
         )
 
     @property
@@ -58,11 +63,14 @@ class Recovery:
         return self.load_us + self.replay_us
 
     def __str__(self) -> str:
+        then = f"{self.replay_tuples:,} tuples replayed"
+        if self.lost is not None:
+            then = f"lost: {self.lost}"
         return (
             f"bucket {self.bucket} recovered before batch {self.batch} in "
             f"{self.took_us / 1000:,.0f} ms (predicted {self.predicted_us / 1000:,.0f} ms), as "
             f"{self.why}: {self.footprints:,} windows loaded from {self.segments_read} segments, "
-            f"{self.replay_tuples:,} tuples replayed"
+            f"{then}"
         )
 
 

@@ -18,7 +18,7 @@ from trailmark.engine.notes import BucketNotes
 from trailmark.errors import LogError, StorageError, UnknownFormat
 from trailmark.log import Appending, StreamLog
 from trailmark.records import START_OF_LOG, Fingerprint, FrameKind, SegmentLink
-from trailmark.recovery.plan import OUTPUT_CHECKSUM, is_after
+from trailmark.recovery.gathered import OUTPUT_CHECKSUM, is_after
 
 _log = logging.getLogger("trailmark")
 

@@ -26,7 +26,8 @@ class BucketState:
     """State at the end of batch ``batch``; lives in the cache, or in private memory.
 
     ``inputs`` is known to whoever has done the batch. ``ended_us`` is when it ended, by a clock
-    that never goes back.
+    that never goes back. ``begins_anew``: no recovery would lead to this state as it is, so that
+    the next batch has to write all of it.
     """
 
     batch: int
@@ -39,6 +40,7 @@ class BucketState:
     notes: BucketNotes = field(default_factory=BucketNotes)
     rates: Rates = field(default_factory=Rates)
     ended_us: float | None = None
+    begins_anew: bool = False
     _changes: Changes | None = None
 
     @classmethod
@@ -93,6 +95,11 @@ class BucketState:
         if self._changes is None:
             self._changes = Changes(self.pieces.memory)
         return self._changes
+
+    def begin_anew(self) -> None:
+        """What was written of it so far does not lead to it: the next batch writes all of it."""
+        self.pieces.forget_footprints()
+        self.begins_anew = self.pieces.open_windows > 0
 
     def begin_change(self) -> None:
         if self.cached is not None:

@@ -24,6 +24,11 @@ class Identities:
     def __init__(self, keys: KeyLayout, has_start: bool) -> None:
         self._layout = TableLayout(keys, np.dtype([]), has_start=has_start, by_start=True)
 
+    @property
+    def has_start(self) -> bool:
+        """Whether a key can have several pieces at a time."""
+        return self._layout.has_start
+
     def new_set(self) -> StateTable:
         """An empty set of identities."""
         return StateTable(self._layout, Memory())

@@ -38,12 +38,15 @@ class Port:
         The column whose greatest value drives the watermark, if there is one.
     delay_us
         How far the watermark stays behind it.
+    is_stream
+        Whether tuples come with every batch; otherwise all that ever comes comes with the first.
     """
 
     name: str
     schema: pa.Schema
     event_time: str | None = None
     delay_us: int = 0
+    is_stream: bool = True
 
     @property
     def logged(self) -> LoggedPort:

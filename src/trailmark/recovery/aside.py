@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trailmark.checkpoint.ledger import Ledger
+from trailmark.errors import MissingInput
 from trailmark.log import StreamLog, monotonic_us
 from trailmark.operators.protocol import AnyOperator, State
 from trailmark.recovery.history import InputHistory
@@ -28,6 +29,13 @@ def recovered_aside(
     Nothing is written, and no cache is touched. What cannot be rebuilt raises.
     """
     plan = plan_recovery(operator, output, inputs, snapshots, target, first_batch)
+    if plan.lost is not None and not plan.lost.is_nothing:
+        raise MissingInput(
+            f"It was written with loss='bounded', and the input that leads to it was not kept: "
+            f"missing are {plan.lost}.",
+            where=inputs.directory,
+            fix="Ask for a batch at whose end every piece has a footprint.",
+        )
     memory, beside = Memory(), Memory()
     try:
         state: State = operator.open(memory, InputHistory(inputs, operator.ports))

@@ -12,7 +12,7 @@ from trailmark.kernel.columns import arrow_fixed, contiguous
 from trailmark.log import MonotonicClock, StreamLog
 from trailmark.operators.protocol import AnyOperator, History
 from trailmark.records import FOOTPRINT, FrameKind
-from trailmark.recovery.plan import records_of
+from trailmark.recovery.gathered import records_of
 from trailmark.state.memory import Memory
 
 #: Footprints that weigh less say more about fixed costs than about the cost of one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,9 @@ from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog, read_ports
 from trailmark.log.json_text import whole
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port, State
-from trailmark.records import CLOCK, NO_BATCH, Foundation
-from trailmark.recovery.plan import RecoveryPlan, records_of
+from trailmark.records import CLOCK, NO_BATCH, Foundation, Loss
+from trailmark.recovery.gathered import records_of
+from trailmark.recovery.planned import RecoveryPlan
 from trailmark.values import dataclass
 
 
@@ -64,6 +66,8 @@ def restore(
     for footprints in plan.footprints:
         operator.load(state, footprints, output.directory)
     loaded = now_us()
+    if plan.lost is not None:
+        return _go_on_from(plan, state, ledger, inputs, first_batch), int(loaded - started), 0
     for segment in _read_inputs(inputs, plan.replay_from, plan.base):
         where = f"{inputs.directory}, batch {segment.batch}"
         operator.replay(state, batch_input(segment, operator.ports), where)
@@ -87,6 +91,36 @@ def restore(
     if plan.base < plan.target:
         account = _processed_anew(account, plan, state, output, first_batch)
     return account, int(loaded - started), int(replayed - loaded)
+
+
+def _go_on_from(
+    plan: RecoveryPlan, state: State, ledger: Ledger, inputs: StreamLog, first_batch: int
+) -> Account:
+    """The account of what is left. It is a new beginning: nothing in the logs leads to this state
+    but the same loss once more."""
+    newest = max(plan.accounts, default=first_batch - 1)
+    account = plan.accounts.get(newest, empty_account(first_batch))
+    for batch in inputs.batches():
+        if newest < batch <= plan.target:
+            with suppress(DamagedSegment, MissingSegment):  # what it held does not count any more
+                account = _follow(account, inputs, batch)
+    is_open = state.open_windows > 0
+    account = replace(
+        account,
+        open_windows=state.open_windows,
+        oldest=NO_BATCH if is_open else None,
+        base=plan.target,
+        needs=plan.target + 1,
+        extent=0,
+        extent_excess=0,
+        segments=0,
+        replay=0,
+        foundation=Foundation.NOTHING,
+        loss=Loss.BOUNDED,
+    )
+    # Until there is another batch, whoever recovers reads what this recovery has read.
+    ledger.start(plan.target, replace(account.totals(), first=plan.oldest))
+    return account
 
 
 def _processed_anew(

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as spark
 
 from trailmark.checkpoint.policy import Policy
+from trailmark.engine.losses import LossText
 from trailmark.errors import SettingError
 from trailmark.operators.aggregate import Aggregate, Late
 from trailmark.settings import Durability
@@ -32,6 +33,7 @@ def aggregate(
     path: str | os.PathLike[str],
     checkpoint: Policy | None = None,
     recover_within: str | timedelta | None = None,
+    loss: LossText = "none",
     buckets: int | None = None,
     late: Late = "drop",
     order_by: str | Sequence[str] | None = None,
@@ -64,6 +66,10 @@ def aggregate(
         Policy, such as ``tm.Continuous(q=200_000)``; never changes results, only costs.
     recover_within
         Instead of ``checkpoint``: how long the recovery of a bucket may take. Default 5 seconds.
+    loss
+        ``"none"``: a recovery is exact. ``"bounded"``: it loads what was checkpointed and replays
+        no input, which is not kept for it; what is lost is counted and reported. It may be another
+        one at every start of the query.
     buckets
         Parts of the state, each with logs of its own; fixed once the logs exist. Default: as many
         as Spark runs tasks at a time.
@@ -100,6 +106,7 @@ def aggregate(
         path,
         checkpoint=checkpoint,
         recover_within=recover_within,
+        loss=loss,
         buckets=buckets,
         retain_batches=retain_batches,
         durability=durability,

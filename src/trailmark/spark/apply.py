@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
 from trailmark.checkpoint.policy import Periodic, Policy
+from trailmark.engine.losses import LossText
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.operators.keyed import Keyed
 from trailmark.operators.keyed.operator import Late
@@ -44,6 +45,7 @@ def apply(
     path: str | os.PathLike[str] | None = None,
     checkpoint: Policy | None = _DEFAULT,
     recover_within: str | timedelta | None = None,
+    loss: LossText = "none",
     time: str | None = None,
     delay: str | timedelta = "0 seconds",
     late: Late = "drop",
@@ -82,6 +84,10 @@ def apply(
         nothing but its own work, and its state is lost when the query stops.
     recover_within
         Instead of ``checkpoint``: how long the recovery of a bucket may take.
+    loss
+        ``"none"``: a recovery is exact. ``"bounded"``: it loads what was checkpointed and replays
+        no input, which is not kept for it; what is lost is counted and reported. It may be another
+        one at every start of the query.
     time, delay
         The column with event times, which timers and times to live go by, and how far the
         watermark stays behind the greatest of them. Keyed form only.
@@ -136,6 +142,7 @@ def apply(
         "" if path is None and not df.isStreaming else path,
         checkpoint=None if is_objective else checkpoint,
         recover_within=recover_within,
+        loss=loss,
         buckets=buckets,
         retain_batches=retain_batches,
         durability=durability,

@@ -11,7 +11,9 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine.arguments import asked_policy, check_buckets
+from trailmark.engine.losses import LossText, asked_loss
 from trailmark.errors import SettingError
+from trailmark.records import Loss
 from trailmark.settings import Durability, LogSettings
 from trailmark.spark.workers import check_workers
 from trailmark.values import dataclass
@@ -34,6 +36,7 @@ class CommonArguments:
     retain_batches: int | None
     log_settings: LogSettings
     cache_root: str | None
+    loss: Loss = Loss.NONE
 
     @classmethod
     def checked(
@@ -46,6 +49,7 @@ class CommonArguments:
         retain_batches: int | None,
         durability: Durability | Literal["synced", "unsynced"],
         cache_dir: str | os.PathLike[str] | None,
+        loss: LossText = "none",
         may_be_unlogged: bool = False,
     ) -> CommonArguments:
         """The arguments as users give them; wrong ones are refused by name.
@@ -63,6 +67,15 @@ class CommonArguments:
                 fix="For example path='/data/counts', or checkpoint=None for an operator without "
                 "logs, whose state is lost when the query stops.",
             )
+        accepted = asked_loss(loss)
+        if policy is None and accepted is not Loss.NONE:
+            raise SettingError(
+                "An operator without logs loses all of its state when the query stops, and nobody "
+                "could count it.",
+                where="loss",
+                fix="Give a policy such as checkpoint=tm.Periodic('10 seconds'), or leave loss "
+                "out.",
+            )
         _check_retained(retain_batches)
         if buckets is not None:
             check_buckets(buckets)
@@ -73,6 +86,7 @@ class CommonArguments:
             retain_batches,
             LogSettings(durability=cast(Durability, durability)),  # it takes the text, too
             None if cache_dir is None else os.path.abspath(os.path.expanduser(cache_dir)),
+            accepted,
         )
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
 from trailmark.engine.logs import describe_logs, has_ticks
+from trailmark.engine.losses import check_may_lose
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, check_same_operator, open_storage, read_meta
 from trailmark.operators.protocol import AnyOperator
@@ -75,6 +76,7 @@ def operate(df: DataFrame, operation: Operation, given: CommonArguments) -> Data
     """The results of an operation on a DataFrame that `check_dataframe` has let pass."""
     keys = [df.schema[name] for name in operation.keys]
     schema = _result_schema(operation, keys)
+    check_may_lose(operation.operator, given.loss)
     if given.policy is None and df.isStreaming:
         check_unlogged(operation.operator)
     plan = _plan(df, operation, keys, given)
@@ -115,6 +117,7 @@ def _plan(
         operation.at_end,
         has_logs and _ticks(operator, stored),
         initial,
+        given.loss,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from trailmark.records import Loss
 from trailmark.spark.task import Plan
 from trailmark.values import dataclass
 
@@ -37,12 +38,15 @@ class PlanNote:
     def of(cls, plan: Plan, *, is_streaming: bool) -> PlanNote:
         """What there is to be noted of a plan."""
         policy = plan.policy
+        promise = _UNLOGGED if policy is None else policy.promise()
+        if plan.loss is Loss.BOUNDED:
+            promise = f"{promise}; but replays nothing, and loses what it would replay (loss)"
         return cls(
             plan.operator.describe(),
             plan.path,
             plan.buckets,
             None if policy is None else policy.describe(),
-            _UNLOGGED if policy is None else policy.promise(),
+            promise,
             is_streaming,
         )
 

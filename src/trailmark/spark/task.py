@@ -25,6 +25,7 @@ from trailmark.errors import InputDiffers, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Storage, wall_clock_us
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port
+from trailmark.records import Loss
 from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
 from trailmark.spark.initial import StoredStates
@@ -47,8 +48,8 @@ class Plan:
 
     ``name`` is what users call the operator, without ``tm.``. ``policy`` is None for an operator
     without logs. ``at_end`` gives the results to add when a DataFrame that does not stream has
-    ended. ``initial`` is where the states are that keys begin with. ``run_id`` is another one
-    whenever the operator is defined.
+    ended. ``initial`` is where the states are that keys begin with. ``loss`` is what a recovery may
+    lose. ``run_id`` is another one whenever the operator is defined.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Plan:
     at_end: Callable[[Any], pa.RecordBatch] | None
     ticks: bool
     initial: StoredStates | None = None
+    loss: Loss = Loss.NONE
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -130,6 +132,7 @@ def _run_bucket(
         retain_batches=plan.retain_batches,
         answers_older=False,
         in_step=True,
+        loss=plan.loss,
     )
     try:
         return bucket.run(batch, _with_initial(plan, logs, batch, number, rows))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trailmark.checkpoint.account import Account
 from trailmark.log.verify import Problem, Trouble
-from trailmark.records import Stream
+from trailmark.records import Loss, Stream
 
 #: What helps whatever batch it is.
 _FIXES: Mapping[Trouble, str] = {
@@ -48,6 +48,8 @@ def next_step(problem: Problem, stream: Stream, account: Account | None, newest:
 
 
 def _about_input(batch: int, account: Account | None) -> str:
+    if account is not None and account.loss is Loss.BOUNDED:
+        return _about_input_that_is_not_replayed(batch, account)
     if account is None or batch >= account.reads_from:
         return (
             "A recovery needs it. Bring the file back from a backup. Until then keep the query "
@@ -62,11 +64,25 @@ def _about_input(batch: int, account: Account | None) -> str:
     return "No recovery needs it any more. It is removed when the query trims its log."
 
 
+def _about_input_that_is_not_replayed(batch: int, account: Account) -> str:
+    if batch >= account.keep_from:
+        return (
+            "The batch that follows is linked to it. Bring the file back from a backup, or keep "
+            "the query running until it has written another batch."
+        )
+    return "No recovery needs it: loss is accepted. It is removed when the query trims its log."
+
+
 def _about_output(batch: int, account: Account | None, newest: int) -> str:
     if batch == newest:
         return (
             "A recovery goes around it. If the query asks for this batch again and is refused, "
             f"stop it and run trailmark truncate PATH --to-batch {batch - 1}."
+        )
+    if account is not None and account.loss is Loss.BOUNDED and batch >= account.keep_output_from:
+        return (
+            "A recovery passes over it: footprints in it are lost, and what it closed may be back. "
+            "Nothing has to be done; a file from a backup is welcome."
         )
     if account is None or batch >= account.keep_output_from:
         return (

@@ -10,6 +10,7 @@ from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.wording import policy_title
 from trailmark.engine.refused import Refusal
 from trailmark.records import NO_BATCH
+from trailmark.recovery import Lost
 from trailmark.status.readers import ReaderStatus
 from trailmark.values import dataclass
 
@@ -71,6 +72,8 @@ class Recovered:
         Output segments it went around because they could not be read.
     written_us
         When the batch after it was written.
+    lost
+        What was lost, where that is accepted.
     """
 
     bucket: int
@@ -84,6 +87,7 @@ class Recovered:
     predicted_us: int
     skipped: int
     written_us: int
+    lost: Lost | None = None
 
 
 @dataclass(frozen=True, slots=True)

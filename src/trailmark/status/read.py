@@ -14,6 +14,7 @@ from trailmark.log import Clock, Entry, Footer, Storage, wall_clock_us
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import log_directory
 from trailmark.records import OPERATOR_STREAMS, FrameKind, Stream
+from trailmark.recovery import Lost
 from trailmark.status import marks
 from trailmark.status.footers import NewestFooters
 from trailmark.status.logs import OperatorFiles
@@ -207,6 +208,7 @@ def _recovered(footer: Footer) -> Recovered:
         predicted_us=_number(found, "predicted_us"),
         skipped=len(skipped) if isinstance(skipped, list) else 0,
         written_us=footer.written_us,
+        lost=Lost.from_attributes(found.get("lost")),
     )
 
 

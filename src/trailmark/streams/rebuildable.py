@@ -9,7 +9,7 @@ import numpy as np
 from trailmark.checkpoint.account import Account
 from trailmark.errors import LogError
 from trailmark.log import Origin
-from trailmark.records import Foundation, Stream
+from trailmark.records import Foundation, Loss, Stream
 from trailmark.status.logs import OperatorFiles
 
 #: Runs of batches that are told; of more, the newest.
@@ -48,7 +48,10 @@ def _rebuildable_in(files: OperatorFiles, bucket: int, held: range) -> Iterator[
             can_load = account.base in snapshots
         else:
             can_load = not account.segments or account.base - account.segments + 1 >= output_from
-        if can_load and (account.reads_from > batch or account.reads_from >= input_from):
+        has_all = account.reads_from > batch
+        if account.loss is Loss.NONE:  # otherwise nothing is replayed, and what it takes is lost
+            has_all = has_all or account.reads_from >= input_from
+        if can_load and has_all:
             yield batch
 
 

@@ -13,6 +13,7 @@ from trailmark.engine import BatchReport, Bucket, OperatorLogs
 from trailmark.errors import TrailmarkError
 from trailmark.log import Clock, MonotonicClock, wall_clock_us
 from trailmark.operators.protocol import AnyOperator
+from trailmark.records import Loss
 from trailmark.settings import LogSettings
 from trailmark.state.cache import StateCache
 from trailmark.testing.disk import Crashed, SimulatedDisk
@@ -61,7 +62,7 @@ class Processes:
         What is computed.
     disk
         What the processes have in common.
-    policy, buckets, settings, retain_batches
+    policy, buckets, settings, retain_batches, loss
         As the engine takes them.
     clock, wall
         Measure work, and tell the time.
@@ -78,6 +79,7 @@ class Processes:
     clock: MonotonicClock = field(default_factory=StepClock)
     wall: Clock = wall_clock_us
     beside: Executor | None = None
+    loss: Loss = Loss.NONE
 
     def __post_init__(self) -> None:
         self._open: list[Bucket] | None = None
@@ -116,6 +118,7 @@ class Processes:
                     self.clock,
                     retain_batches=self.retain_batches,
                     beside=self.beside,
+                    loss=self.loss,
                 )
                 for number in range(self.buckets)
             ]

@@ -66,4 +66,4 @@ def _check_time(schema: pa.Schema, declared: Declared, time: str | None) -> None
 
 def initial_port(keys: pa.Schema, state: pa.Schema) -> Port:
     """The input with the states that keys begin with."""
-    return Port(INITIAL_PORT, pa.schema([*keys, *state]))
+    return Port(INITIAL_PORT, pa.schema([*keys, *state]), is_stream=False)

@@ -9,6 +9,7 @@ from bench.experiment import Experiment
 from bench.experiments import (
     budget,
     catch_up,
+    crash_quality,
     growth,
     intensity,
     open_footprints,
@@ -32,6 +33,7 @@ _MODULES: tuple[ModuleType, ...] = (
     intensity,
     persistence,
     catch_up,
+    crash_quality,
 )
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)

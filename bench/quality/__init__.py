@@ -1,0 +1,1 @@
+"""How far an online model is from the one that never crashed."""

@@ -13,6 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,6 +48,8 @@ class Place:
     buckets: int = 1
     cache: Path | None = None
     settings: LogSettings = field(default_factory=LogSettings)
+    #: Who keeps the logs short; None starts a thread for it.
+    beside: Executor | None = None
 
     def logs(self, storage: LocalStorage | None = None) -> OperatorLogs:
         return OperatorLogs(
@@ -70,6 +73,7 @@ class Place:
             number,
             self.policy,
             None if self.cache is None else StateCache(self.cache),
+            beside=self.beside,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 import trailmark as tm
 from tests.support.spark_apply import Count, Place, Total, latest, orders, variant
 from tests.support.spark_feed import Query, Rows, logged_rows, rows_of
+from tests.support.spark_orders import recoveries_in
 
 
 class Gaps(Count):
@@ -37,7 +39,7 @@ def place(spark: SparkSession, tmp_path: Path) -> Place:
 
 
 def _given(place: Place, name: str) -> dict[str, Any]:
-    return {"path": place.root / name, "buckets": 1, "cache_dir": place.cache}
+    return {"path": place.root / name, "buckets": 1, "cache_dir": place.cache / name}
 
 
 def _chain(place: Place) -> DataFrame:
@@ -74,13 +76,23 @@ def _pass_on(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def test_operators_in_a_row_are_each_exact_and_close_one_batch_after_another(
+def test_operators_in_a_row_are_each_exact_recover_alone_and_close_one_batch_after_another(
     place: Place,
 ) -> None:
     place.feed.add(orders((1, 1)), orders((3, 12)), orders((1, 25)), orders((3, 40)))
     place.query.run(_chain(place))
+    shutil.rmtree(place.cache / "windows")
     place.feed.add(orders((1, 60)), orders((3, 90)))
     place.query.run(_chain(place))
+    found = {
+        name: recoveries_in(place.root / name, place.newest_batch())
+        for name in ("gaps", "windows", "counts")
+    }
+    assert {name: len(each) for name, each in found.items()} == {
+        "gaps": 0,
+        "windows": 1,
+        "counts": 0,
+    }
     told = {(1, 1), (3, 1), (1, 2), (3, 2), (1, 3), (3, 3)}
     assert {(item, n) for item, _, n in logged_rows(place.root / "windows")} == told
     # Each has told in a window of its own; that of 90 is open.

@@ -106,11 +106,11 @@ class Place:
 
     def run(self, operator: Any, **given: Any) -> list[int]:
         """The batches that were run."""
-        before = self._newest_batch()
+        before = self.newest_batch()
         self.query.run(self.apply(operator, **given))
-        return list(range(before + 1, self._newest_batch() + 1))
+        return list(range(before + 1, self.newest_batch() + 1))
 
-    def _newest_batch(self) -> int:
+    def newest_batch(self) -> int:
         names = [path.name for path in (self.query.checkpoint / "commits").glob("[0-9]*")]
         return max(map(int, names), default=-1)
 

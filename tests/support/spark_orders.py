@@ -240,12 +240,17 @@ def newest_segments(query: Query, stream: str) -> list[int]:
 
 
 def recoveries(query: Query) -> list[Recovery]:
-    """All recoveries of a query that has come to an end, from the footers of its log."""
-    storage = open_storage(query.path)
+    """All recoveries of a query that has come to an end."""
+    return recoveries_in(query.path, newest_of(query, "commits"))
+
+
+def recoveries_in(path: str | Path, last: int) -> list[Recovery]:
+    """All recoveries of an operator up to a batch, from the footers of its log."""
+    storage = open_storage(path)
     meta = read_meta(storage)
     assert meta is not None
     found: list[Recovery] = []
-    for batch in range(newest_of(query, "commits") + 1):
+    for batch in range(last + 1):
         found += read_progress(storage, meta, batch).recoveries
     return found
 

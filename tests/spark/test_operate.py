@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import trailmark as tm
+from tests.support.pairing import Pairing
 from tests.support.spark_feed import Feed, Query, rows_of
 from trailmark.errors import UnsupportedType
 from trailmark.operators.aggregate import Aggregate
@@ -78,7 +79,7 @@ def test_an_operator_goes_on_where_its_query_stopped(spark: SparkSession, tmp_pa
         ([1, 3], [8, 200], [(1, 12), (3, 300)]),
     ):
         feed.add(_prices(items, prices))
-        results = operate(feed.stream(), _operation(), _arguments(tmp_path))
+        results = operate((feed.stream(),), _operation(), _arguments(tmp_path))
         assert results.schema.simpleString() == "struct<item:int,total:bigint>"
         assert "trailmark_total(" in _plan(results), "plans name the operation"
         query.run(results)
@@ -92,7 +93,7 @@ def test_what_is_left_at_the_end_of_a_dataframe_is_up_to_the_operation(
 ) -> None:
     df = spark.createDataFrame([(1, 1), (2, 10), (1, 2)], "item int, price bigint")
     operation = _operation(at_end=_TOTALS.unfinished if flushes else None)
-    results = operate(df, operation, _arguments(tmp_path))
+    results = operate((df,), operation, _arguments(tmp_path))
     assert rows_of(results) == Counter([(1, 3), *([(2, 10)] if flushes else [])])
     assert not (tmp_path / "log").exists()
 
@@ -102,6 +103,55 @@ def test_results_that_spark_has_no_type_for_are_refused_by_their_argument(
 ) -> None:
     stream = Feed(spark, tmp_path / "in", "item int, price bigint").stream()
     with pytest.raises(UnsupportedType, match="no type for halffloat") as refused:
-        operate(stream, _operation(OfAnUnknownType(_TOTALS)), _arguments(tmp_path))
+        operate((stream,), _operation(OfAnUnknownType(_TOTALS)), _arguments(tmp_path))
     assert refused.value.where == "sums"
     assert not (tmp_path / "log").exists()
+
+
+def _of_side(side: str, **values: int) -> pa.Table:
+    rows = [
+        {"at": 60_000_000 * number, side: value, "key": int(key.removeprefix("key_"))}
+        for number, (key, value) in enumerate(values.items())
+    ]
+    schema = [("at", pa.timestamp("us")), (side, pa.int64()), ("key", pa.int32())]
+    return pa.Table.from_pylist(rows, pa.schema(schema))
+
+
+def test_an_operator_with_several_inputs_has_a_dataframe_for_each(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    left, right = (
+        Feed(spark, tmp_path / side, f"at timestamp_ntz, {side} bigint, key int")
+        for side in ("left", "right")
+    )
+    operation = Operation("pairing", Pairing((600_000_000, 600_000_000)), ("key",), "on")
+    query = Query(tmp_path)
+
+    def run() -> DataFrame:
+        results = operate((left.stream(), right.stream()), operation, _arguments(tmp_path))
+        query.run(results)
+        return results
+
+    left.add(_of_side("left", key_1=10, key_2=20))
+    run()
+    right.add(_of_side("right", key_1=100, key_2=200, key_3=300))
+    run()
+    left.add(_of_side("left", key_2=21))
+    run()
+    right.add(_of_side("right", key_2=201))
+    results = run()
+    assert query.rows(spark) == Counter([(1, 10, 100), (2, 20, 200), (2, 21, 201)])
+    (step,) = tm.explanation(results).steps
+    assert [read.title for read in step.inputs] == [
+        f"parquet: {left.directory}",
+        f"parquet: {right.directory}",
+    ]
+
+
+def test_the_inputs_of_an_operator_may_be_at_rest(spark: SparkSession, tmp_path: Path) -> None:
+    """A key of one side only: which row comes first is up to Spark."""
+    left = spark.createDataFrame([(1, 10), (2, 20)], "key int, left bigint")
+    right = spark.createDataFrame([(3, 30)], "key int, right bigint")
+    timed = [df.selectExpr("*", "timestamp_ntz'2024-01-01' AS at") for df in (left, right)]
+    operation = Operation("pairing", Pairing((0, 0)), ("key",), "on")
+    assert rows_of(operate(timed, operation, _arguments(tmp_path))) == Counter()

@@ -126,7 +126,7 @@ def aggregate(
         known_fields=_window_field(operator),
         at_end=operator.unfinished if flush else None,
     )
-    return operate(df, operation, common)
+    return operate((df,), operation, common)
 
 
 def _operator(

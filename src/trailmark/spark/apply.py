@@ -149,7 +149,7 @@ def apply(
         cache_dir=cache_dir,
         may_be_unlogged=True,
     )
-    return operate(df, operation, common)
+    return operate((df,), operation, common)
 
 
 def _made(

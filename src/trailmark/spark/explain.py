@@ -84,7 +84,8 @@ def _steps(node: PlanNode) -> list[Step]:
     inputs = tuple(step for branch in branches for step in _steps(branch))
     if note is not None:
         # Spark makes one union of those of the operator and of its input.
-        read = (Step("Spark: Union", inputs),) if len(inputs) > 1 else inputs
+        is_union = len(inputs) > 1 and len(note.inputs) < 2
+        read = (Step("Spark: Union", inputs),) if is_union else inputs
         return [Step(title_of(note.operator), read, _operator(note))]
     if not node.children:
         return _leaf(node)

@@ -1,22 +1,20 @@
-"""Puts an operator on Spark: a DataFrame in, a DataFrame out.
+"""Puts an operator on Spark: a DataFrame in, or one for each input; a DataFrame out.
 
-    df.select(needed) + control rows + ticks -> repartition(buckets, keys) -> mapInArrow(task)
+    needed columns + control rows + ticks -> repartition(buckets, keys) -> mapInArrow(task)
 
 Nothing here knows what the operator computes: `tm.aggregate` and its like say that in an
 `Operation`, and this module does the rest.
-
-Operators with several ports will bring a DataFrame for each. Three places will have to know:
-`operate`, which takes one; `_shuffled`, which has to unite their rows under a tag; and
-`received.take_bucket`, which has to part them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from trailmark.engine.logs import describe_logs, has_ticks
@@ -36,6 +34,7 @@ from trailmark.spark.sessions import attend_queries
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
 from trailmark.spark.ticks import no_rows_but_ticks
 from trailmark.spark.types import spark_type
+from trailmark.spark.united import PORT, United
 from trailmark.spark.unlogged import check_unlogged, run_unlogged
 from trailmark.spark.workers import carried
 from trailmark.values import dataclass
@@ -72,20 +71,22 @@ class Operation:
     initial: InitialState | None = None
 
 
-def operate(df: DataFrame, operation: Operation, given: CommonArguments) -> DataFrame:
-    """The results of an operation on a DataFrame that `check_dataframe` has let pass."""
+def operate(frames: Sequence[DataFrame], operation: Operation, given: CommonArguments) -> DataFrame:
+    """The results of an operation on DataFrames that `check_dataframe` has let pass: one for each
+    input, with keys of the same types, all of which stream or none."""
+    df = frames[0]
     keys = [df.schema[name] for name in operation.keys]
     schema = _result_schema(operation, keys)
     check_may_lose(operation.operator, given.loss)
     if given.policy is None and df.isStreaming:
         check_unlogged(operation.operator)
-    plan = _plan(df, operation, keys, given)
+    plan = _plan(frames, operation, keys, given)
     if df.isStreaming and plan.policy is not None:
         paths.remember(plan.path)
         attend_queries(df.sparkSession)
     run = _task(plan) if df.isStreaming else run_batch
     task = carried(run, plan, f"trailmark_{operation.name}")
-    return _shuffled(df, plan, keys).mapInArrow(task, schema)
+    return _shuffled(frames, plan, keys).mapInArrow(task, schema)
 
 
 def _task(plan: Plan) -> Callable[..., Any]:
@@ -93,11 +94,15 @@ def _task(plan: Plan) -> Callable[..., Any]:
 
 
 def _plan(
-    df: DataFrame, operation: Operation, keys: list[spark.StructField], given: CommonArguments
+    frames: Sequence[DataFrame],
+    operation: Operation,
+    keys: list[spark.StructField],
+    given: CommonArguments,
 ) -> Plan:
     """What every task is told."""
+    df = frames[0]
     operator, has_logs = operation.operator, df.isStreaming and given.policy is not None
-    path = _location(df, given) if given.policy is not None else ""
+    path = _location(frames, given) if given.policy is not None else ""
     stored = _stored_logs(path, operator, given) if has_logs else None
     buckets, control = _control(df, keys, given.buckets if stored is None else stored.buckets)
     initial = None
@@ -107,6 +112,7 @@ def _plan(
     return Plan(
         operation.name,
         operator,
+        operation.keys,
         path,
         buckets,
         control,
@@ -121,12 +127,14 @@ def _plan(
     )
 
 
-def _location(df: DataFrame, given: CommonArguments) -> str:
+def _location(frames: Sequence[DataFrame], given: CommonArguments) -> str:
     """The full path of the logs, which has to be apart from what the query reads."""
+    df = frames[0]
     if not df.isStreaming:
         return paths.absolute(given.path) if given.path else ""
     location = paths.absolute(given.path, driver_directory(df.sparkSession))
-    check_apart(df, location)
+    for each in frames:
+        check_apart(each, location)
     return location
 
 
@@ -168,14 +176,36 @@ def _control(
     return count, found
 
 
-def _shuffled(df: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataFrame:
+def _shuffled(frames: Sequence[DataFrame], plan: Plan, keys: list[spark.StructField]) -> DataFrame:
     """The columns that are needed, with control rows, by bucket."""
-    needed = df.select(*(named(name) for name in plan.port.schema.names))
-    note = PlanNote.of(plan, is_streaming=df.isStreaming).to_metadata()
+    needed = _united(frames, plan.inputs)
+    note = PlanNote.of(plan, is_streaming=needed.isStreaming).to_metadata()
     rows = needed.union(control_rows(needed, keys, plan.control, note))
     if plan.ticks:
         rows = rows.union(no_rows_but_ticks(needed, plan.path))
     return plainly_named(rows.repartition(plan.buckets, *(named(key.name) for key in keys)))
+
+
+def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:
+    """The rows of all inputs, with the columns of ``inputs.schema``."""
+    if len(frames) == 1:
+        return frames[0].select(*(named(name) for name in inputs.schema.names))
+    sent = [
+        (place, name, inputs.sent_name(place, name))
+        for place in range(len(frames))
+        for name in inputs.own_columns(place)
+    ]
+    parts = []
+    for place, frame in enumerate(frames):
+        own = [
+            (
+                named(name) if of == place else F.lit(None).cast(frames[of].schema[name].dataType)
+            ).alias(as_name)
+            for of, name, as_name in sent
+        ]
+        shared = [named(key) for key in inputs.keys]
+        parts.append(frame.select(F.lit(place).cast("tinyint").alias(PORT), *shared, *own))
+    return reduce(DataFrame.union, parts)
 
 
 def _result_schema(operation: Operation, keys: list[spark.StructField]) -> spark.StructType:

@@ -25,7 +25,7 @@ _UNLOGGED = "keeps no logs and costs nothing; its state is lost when the query s
 @dataclass(frozen=True, slots=True)
 class PlanNote:
     """An operator as it was asked for; ``operator`` and ``policy`` as they describe themselves. One
-    without a policy has no logs."""
+    without a policy has no logs. ``inputs`` are the names of those that stream."""
 
     operator: Mapping[str, Any]
     path: str
@@ -33,6 +33,7 @@ class PlanNote:
     policy: Mapping[str, Any] | None
     promise: str
     is_streaming: bool
+    inputs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan, *, is_streaming: bool) -> PlanNote:
@@ -48,6 +49,7 @@ class PlanNote:
             None if policy is None else policy.describe(),
             promise,
             is_streaming,
+            tuple(port.name for port in plan.inputs.ports),
         )
 
     def to_metadata(self) -> dict[str, str]:

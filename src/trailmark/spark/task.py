@@ -24,7 +24,7 @@ from trailmark.engine.report import BatchReport
 from trailmark.errors import InputDiffers, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Storage, wall_clock_us
-from trailmark.operators.protocol import AnyOperator, BatchInput, Port
+from trailmark.operators.protocol import AnyOperator, BatchInput
 from trailmark.records import Loss
 from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
@@ -32,6 +32,7 @@ from trailmark.spark.initial import StoredStates
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.sessions import record_where_told
 from trailmark.spark.storages import storage_at
+from trailmark.spark.united import United
 from trailmark.state.cache import StateCache
 from trailmark.state.memory import Memory
 from trailmark.values import dataclass
@@ -46,7 +47,8 @@ _ROWS_AT_ONCE = 1 << 16
 class Plan:
     """All that a task has to know, sent with every task.
 
-    ``name`` is what users call the operator, without ``tm.``. ``policy`` is None for an operator
+    ``name`` is what users call the operator, without ``tm.``. ``keys`` are the columns that decide
+    about the bucket. ``policy`` is None for an operator
     without logs. ``at_end`` gives the results to add when a DataFrame that does not stream has
     ended. ``initial`` is where the states are that keys begin with. ``loss`` is what a recovery may
     lose. ``run_id`` is another one whenever the operator is defined.
@@ -54,6 +56,7 @@ class Plan:
 
     name: str
     operator: AnyOperator
+    keys: tuple[str, ...]
     path: str
     buckets: int
     control: ControlKeys
@@ -68,9 +71,9 @@ class Plan:
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
-    def port(self) -> Port:
-        """The input that comes from Spark: operators have one such."""
-        return self.operator.ports[0]
+    def inputs(self) -> United:
+        """The inputs that come from Spark with every batch."""
+        return United(tuple(port for port in self.operator.ports if port.is_stream), self.keys)
 
 
 def run_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +82,7 @@ def run_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     _, rows = take_rows(plan, batches)
     operator = plan.operator
     state = operator.open(Memory(), NoHistory())
-    arranged = operator.arrange(PortRows((rows,)))
+    arranged = operator.arrange(rows)
     now_us = wall_clock_us() if operator.uses_clock else None
     outcome = operator.process(state, BatchInput.of(0, arranged, None, None, now_us))
     yield from for_spark(plan, operator.publish(outcome.results))
@@ -103,13 +106,15 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     yield from for_spark(plan, report.results)
 
 
-def take_rows(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:
+def take_rows(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, PortRows]:
     """The bucket of a task, and its rows."""
-    return take_bucket(batches, plan.port.schema, plan.control, where=f"tm.{plan.name}")
+    inputs = plan.inputs
+    bucket, rows = take_bucket(batches, inputs.schema, plan.control, where=f"tm.{plan.name}")
+    return bucket, inputs.part(rows)
 
 
 def _run_bucket(
-    plan: Plan, storage: Storage, query_id: str, batch: int, number: int, rows: pa.RecordBatch
+    plan: Plan, storage: Storage, query_id: str, batch: int, number: int, rows: PortRows
 ) -> BatchReport:
     check_not_rolled_back(storage)
     logs = OperatorLogs(
@@ -148,15 +153,16 @@ def _run_bucket(
 
 
 def _with_initial(
-    plan: Plan, logs: OperatorLogs, batch: int, number: int, rows: pa.RecordBatch
+    plan: Plan, logs: OperatorLogs, batch: int, number: int, rows: PortRows
 ) -> PortRows:
     """The rows of a batch, and with the first one the states that keys begin with."""
-    if len(plan.operator.ports) == 1:
-        return PortRows((rows,))
-    states = plan.operator.ports[1].schema.empty_table()
+    *_, last = plan.operator.ports
+    if last.is_stream:
+        return rows
+    states = last.schema.empty_table()
     if batch == logs.first_batch and plan.initial is not None:
         states = plan.initial.read(logs.storage, number)
-    return PortRows((rows, contiguous(states)))
+    return PortRows((*rows.tables, contiguous(states)))
 
 
 def position(plan: Plan) -> tuple[int, str]:

@@ -56,9 +56,7 @@ def run_unlogged(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     yield from for_spark(plan, results)
 
 
-def _with_state(
-    plan: Plan, run: str, number: int, batch: int, rows: pa.RecordBatch
-) -> pa.RecordBatch:
+def _with_state(plan: Plan, run: str, number: int, batch: int, rows: PortRows) -> pa.RecordBatch:
     """The results of a batch, with the state that the one before has left on this host."""
     cache = StateCache(None if plan.cache_root is None else Path(plan.cache_root))
     layout = layout_of(plan.operator)
@@ -89,11 +87,10 @@ def _with_state(
 
 
 def _process(
-    operator: AnyOperator, memory: Memory, batch: int, rows: pa.RecordBatch, *, is_new: bool
+    operator: AnyOperator, memory: Memory, batch: int, rows: PortRows, *, is_new: bool
 ) -> pa.RecordBatch:
     state = operator.open(memory, NoHistory(), is_new=is_new)
-    arranged = operator.arrange(PortRows((rows,)))
-    outcome = operator.process(state, BatchInput.of(batch, arranged, None, None))
+    outcome = operator.process(state, BatchInput.of(batch, operator.arrange(rows), None, None))
     return operator.publish(outcome.results)
 
 

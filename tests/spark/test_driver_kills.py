@@ -1,4 +1,6 @@
-"""kill -9 of the driver, again and again, in the middle of whatever it does."""
+"""kill -9 of the driver, again and again, in the middle of whatever it does: of two queries with an
+aggregate each, and of one with two aggregates and two operators of users', each with another
+policy."""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _AHEAD = 12
 
 @dataclass
 class Hits:
-    """What the kills interrupted, added up over both queries."""
+    """What the kills interrupted, added up over all queries."""
 
     batches: int = 0
     operators: int = 0
@@ -108,7 +110,8 @@ def test_twenty_kills_of_the_driver_lose_no_result_and_repeat_none(
     print(f"TRAILMARK_SEED={seed} TRAILMARK_CASES=1 repeats it, but for the moments of the kills.")
     rng = random.Random(seed)
     orders = Orders(tmp_path / "in", seed)
-    queries = [make_query(tmp_path, orders, window, slow_s=0.1) for window in ("count", "time")]
+    queries = [make_query(tmp_path, orders, kind, slow_s=0.1) for kind in ("count", "time")]
+    queries.append(make_query(tmp_path, orders, "chain", slow_s=0.05))
     hits = Hits()
     with ExitStack() as until_the_end:
         killed: list[Application] = []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import trailmark as tm
 from tests.support.spark_feed import Feed, Query, expected_rows, logged_segments
@@ -57,58 +59,49 @@ def _restarts(count: int) -> Iterator[range]:
         first += 2 + number
 
 
-@pytest.mark.parametrize("kind", _WINDOWS)
-@pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES)
-def test_a_query_that_loses_its_cache_goes_on_exactly_under_every_policy(
-    spark: SparkSession, tmp_path: Path, policy: Policy, kind: str
-) -> None:
-    feed = Feed(spark, tmp_path / "in", _SCHEMA)
-    query, path, cache = Query(tmp_path), tmp_path / "log", tmp_path / "cache"
-    recovered = 0
-    for batches in _restarts(3):
-        feed.add(*map(_orders, batches))
-        query.run(
-            tm.aggregate(
-                feed.stream(),
-                by="item",
-                window=_WINDOWS[kind],
-                values=_VALUES,
-                path=path,
-                checkpoint=policy,
-                buckets=2,
-                cache_dir=cache,
-            )
-        )
-        shutil.rmtree(cache)
-    # Every run of time windows ends with a batch without data.
-    count = 9 + (3 if kind == "time" else 0)
-    for segments in logged_segments(path, Stream.OUTPUT):
-        assert [segment.batch for segment in segments] == list(range(count))
-        recovered += sum("recovery" in segment.footer.attributes for segment in segments)
-    assert recovered == 4, "both buckets, after both losses"
-    expected = expected_rows(path, by=["item"], window=_WINDOWS[kind], values=_VALUES)
-    assert query.rows(spark) == expected
-    assert len(expected) > 40
-
-
-@pytest.mark.parametrize("name", ["none", "upstream"])
-def test_policies_that_write_no_state_write_none(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
-    feed = Feed(spark, tmp_path / "in", _SCHEMA)
-    feed.add(*map(_orders, range(3)))
-    path = tmp_path / "log"
-    averages = tm.aggregate(
-        feed.stream(),
+def _aggregate(place: Path, stream: DataFrame, name: str, kind: str) -> DataFrame:
+    counted = tm.aggregate(
+        stream,
         by="item",
-        window=_WINDOWS["time"],
+        window=_WINDOWS[kind],
         values=_VALUES,
-        path=path,
+        path=place / "log" / name,
         checkpoint=_POLICIES[name],
         buckets=2,
-        cache_dir=tmp_path / "cache",
+        cache_dir=place / "cache",
     )
-    Query(tmp_path).run(averages)
+    return counted.withColumn("policy", F.lit(name))
+
+
+@pytest.mark.parametrize("kind", _WINDOWS)
+def test_a_query_that_loses_its_cache_goes_on_exactly_under_every_policy(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """One query, with an operator for each policy."""
+    feed = Feed(spark, tmp_path / "in", _SCHEMA)
+    query = Query(tmp_path)
+    for batches in _restarts(3):
+        feed.add(*map(_orders, batches))
+        branches = [_aggregate(tmp_path, feed.stream(), name, kind) for name in _POLICIES]
+        query.run(reduce(DataFrame.union, branches))
+        shutil.rmtree(tmp_path / "cache")
+    # Every run of time windows ends with a batch without data.
+    count = 9 + (3 if kind == "time" else 0)
+    found = query.rows(spark)
+    for name in _POLICIES:
+        path, recovered = tmp_path / "log" / name, 0
+        for segments in logged_segments(path, Stream.OUTPUT):
+            assert [segment.batch for segment in segments] == list(range(count))
+            recovered += sum("recovery" in segment.footer.attributes for segment in segments)
+        assert recovered == 4, "both buckets, after both losses"
+        expected = expected_rows(path, by=["item"], window=_WINDOWS[kind], values=_VALUES)
+        assert {row[:-1]: times for row, times in found.items() if row[-1] == name} == expected
+        assert len(expected) > 40
+    for name in ("none", "upstream") if kind == "time" else ():
+        _assert_no_state_is_written(tmp_path / "log" / name)
+
+
+def _assert_no_state_is_written(path: Path) -> None:
     for segments in logged_segments(path, Stream.OUTPUT):
         assert all(segment.table(FrameKind.FOOTPRINTS) is None for segment in segments)
     assert not (path / "snap").exists()

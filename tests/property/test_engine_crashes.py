@@ -12,9 +12,9 @@ from tests.support.crashes import (
 )
 from tests.support.seeds import seeds
 
-_CASES = 3_000
+_CASES = 1_200
 _GROUP = 100
-_OTHERS = {"pairing": 100, "keyed": 400, "whole": 200}
+_OTHERS = {"pairing": 100, "keyed": 200, "whole": 100}
 _PARTS = 2
 
 _ALL = seeds(_CASES)

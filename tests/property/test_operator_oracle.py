@@ -25,21 +25,21 @@ _PARTS = 5
 
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_every_batch_gives_the_results_and_states_of_the_oracle(part: int) -> None:
-    for seed in seeds(1600)[part::_PARTS]:
+    for seed in seeds(800)[part::_PARTS]:
         case = random_case(random.Random(seed), may_overflow=seed % 4 == 0)
         with reported(seed, case):
             check_against_oracle(case)
 
 
 def test_tables_that_grow_all_the_time_give_the_same_answers() -> None:
-    for seed in seeds(300):
+    for seed in seeds(150):
         case = random_case(random.Random(seed))
         with reported(seed, case), cramped():
             check_against_oracle(case, ExactMemory)
 
 
 def test_loading_a_snapshot_and_taking_it_again_changes_nothing() -> None:
-    for seed in seeds(300):
+    for seed in seeds(150):
         case = random_case(random.Random(seed))
         with reported(seed, case):
             check_reload(case)
@@ -47,7 +47,7 @@ def test_loading_a_snapshot_and_taking_it_again_changes_nothing() -> None:
 
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_footprints_of_different_batches_and_a_replay_restore_every_window(part: int) -> None:
-    for seed in seeds(800)[part::_PARTS]:
+    for seed in seeds(400)[part::_PARTS]:
         rng = random.Random(seed)
         case = random_case(rng)
         is_cramped = seed % 3 == 0
@@ -57,7 +57,7 @@ def test_footprints_of_different_batches_and_a_replay_restore_every_window(part:
 
 @pytest.mark.parametrize("origin_follows", [False, True])
 def test_a_fork_goes_on_as_the_state_would_which_stays_as_it_is(origin_follows: bool) -> None:
-    for seed in seeds(400):
+    for seed in seeds(200):
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case), cramped() if seed % 4 == 0 else nullcontext():

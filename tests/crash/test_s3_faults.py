@@ -87,9 +87,9 @@ def test_every_other_request_is_repeated_whatever_became_of_it(
     assert not storage.exists("in/x")
 
 
-@pytest.mark.parametrize(("kind", "apart"), [("job", 1), ("log", 5), ("stream", 19), ("query", 29)])
+@pytest.mark.parametrize(("kind", "apart"), [("job", 3), ("log", 9), ("stream", 37), ("query", 59)])
 def test_the_answer_to_any_request_may_be_lost(proxy: Proxy, kind: str, apart: int) -> None:
-    """To every one where there are few; elsewhere to some of them all over a life."""
+    """To some of them, all over a life; `make soak-s3` tries the others."""
     run_planned(proxy, kind, None)
     requests = proxy.requests
     assert requests > 4 * apart

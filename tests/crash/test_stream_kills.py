@@ -57,7 +57,7 @@ def _finish(root: Path, *steps: Step) -> None:
 def test_a_driver_killed_while_it_writes_and_follows_loses_no_row_and_repeats_none(
     tmp_path: Path, seed: int
 ) -> None:
-    _kill_driver(tmp_path, str(tmp_path / "stream"), str(tmp_path / "copy-of-it"), seed, kills=4)
+    _kill_driver(tmp_path, str(tmp_path / "stream"), str(tmp_path / "copy-of-it"), seed, kills=2)
 
 
 def test_the_same_in_an_object_store(tmp_path: Path, s3_url: str) -> None:
@@ -95,7 +95,7 @@ def test_python_workers_killed_at_any_moment_lose_no_row_and_repeat_none(tmp_pat
     numbers.feed(24)
     steps = _write_and_copy(tmp_path, numbers, str(tmp_path / "stream"), str(tmp_path / "it"))
     killed = 0
-    while killed < 6:
+    while killed < 4:
         application = Application.of_steps(tmp_path / "app", steps, master="local[2,4]")
         with application:
             application.wait_for_batch(steps[0], newest_commit(steps[0].checkpoint) + 1)

@@ -112,20 +112,23 @@ def _step(size: int) -> int:
 
 
 class StateTable:
-    """Open windows of one bucket, in the given memory."""
+    """Open windows of one bucket, in the given memory; ``name`` sets a table apart from others
+    there."""
 
-    def __init__(self, layout: TableLayout, memory: Memory, *, is_new: bool = True) -> None:
+    def __init__(
+        self, layout: TableLayout, memory: Memory, *, is_new: bool = True, name: str = ""
+    ) -> None:
         self.layout = layout
         self.memory = memory
-        self._header_region = memory.region("header", PAGE)
+        self._header_region = memory.region(f"{name}header", PAGE)
         self.header = Header.from_address(self._header_region.address)
         if is_new:
             self._initialise()
         h = self.header
-        self._slots = memory.region("slots", h.slot_capacity * layout.stride)
-        self._index = memory.region("index", (h.index_mask + 1) * 8)
-        self._heap = memory.region("heap", max(h.heap_capacity, PAGE))
-        self._starts = memory.region("starts", max((h.starts_mask + 1) * 16, PAGE))
+        self._slots = memory.region(f"{name}slots", h.slot_capacity * layout.stride)
+        self._index = memory.region(f"{name}index", (h.index_mask + 1) * 8)
+        self._heap = memory.region(f"{name}heap", max(h.heap_capacity, PAGE))
+        self._starts = memory.region(f"{name}starts", max((h.starts_mask + 1) * 16, PAGE))
         self._table = Table()
         self._point()
 

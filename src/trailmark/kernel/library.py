@@ -53,6 +53,22 @@ SLOT_HEADER = np.dtype(
 )
 
 
+#: A tuple of a join that waits for partners.
+TUPLE = np.dtype(
+    [
+        ("time", "<i8"),
+        ("least", "<i8"),
+        ("greatest", "<i8"),
+        ("previous", "<u4"),
+        ("jump", "<u4"),
+        ("key", "<u4"),
+        ("rank", "u1"),
+        ("is_matched", "u1"),
+        ("unused", "<u2"),
+    ]
+)
+
+
 class Table(ctypes.Structure):
     _fields_ = [(name, c_void_p) for name in ("header", "index", "slots", "heap", "starts")]
 
@@ -91,6 +107,20 @@ class TimeWindows(ctypes.Structure):
 
 class KeyPieces(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("batch", "replay", "footprint")]
+
+
+class Join(ctypes.Structure):
+    _fields_ = [
+        *[(name, c_void_p) for name in ("left", "right")],
+        *[(name, c_int64) for name in ("before", "after", "adds", "only_unmatched")],
+    ]
+
+
+class Arrivals(ctypes.Structure):
+    _fields_ = [
+        *[(name, c_void_p) for name in ("side", "time", "key", "number")],
+        ("count", c_int64),
+    ]
 
 
 class States(ctypes.Structure):
@@ -156,6 +186,12 @@ _SIGNATURES = {
     "tm_find_times": "ppqqpqpqp",
     "tm_find_ended": "pqqp",
     "tm_are_in": "pppp",
+    "tm_join_keys": "pppiqpp",
+    "tm_join_count": "pppppp",
+    "tm_join_pairs": "ppppqqpp",
+    "tm_join_link": "ppiqq",
+    "tm_join_unlink": "pipq",
+    "tm_join_release": "ppq",
     "tm_count": "ppp",
     "tm_sum_i64": "ppp",
     "tm_sum_i128": "ppp",
@@ -231,10 +267,13 @@ __all__ = [
     "NEED_STARTS",
     "NEED_WINDOWS",
     "SLOT_HEADER",
+    "TUPLE",
+    "Arrivals",
     "Bytes",
     "Column",
     "CountWindows",
     "Header",
+    "Join",
     "KeyPieces",
     "Keys",
     "Local",

@@ -56,6 +56,16 @@ static void index_remove(tm_table *t, const tm_slot *s, int64_t slot) {
     t->header->indexed--;
 }
 
+/* Gives back a slot that is in no list any more. */
+void table_free_slot(tm_table *t, int64_t slot) {
+    tm_slot *s = slot_at(t, slot);
+    index_remove(t, s, slot);
+    if (t->header->has_blob) heap_free_block(t, key_blob(t, s)->offset, (int64_t)key_blob(t, s)->length);
+    s->opened = FREED;
+    s->chain = (uint32_t)t->header->free_head;
+    t->header->free_head = slot;
+}
+
 /* Gives back the slots of the windows that closed in this batch and were not opened again. */
 void tm_release_closed(tm_table *t, tm_local *local) {
     for (int64_t w = 0; w < local->count; w++) {
@@ -64,14 +74,7 @@ void tm_release_closed(tm_table *t, tm_local *local) {
         if (w + AHEAD < local->count && local->is_closed[w + AHEAD])
             prefetch_index(t, slot_at(t, local->slot[w + AHEAD])->hash);
         if (!local->is_closed[w]) continue;
-        int64_t slot = local->slot[w];
-        tm_slot *s = slot_at(t, slot);
-        if (s->opened != VACANT) continue;
-        index_remove(t, s, slot);
-        if (t->header->has_blob) heap_free_block(t, key_blob(t, s)->offset, (int64_t)key_blob(t, s)->length);
-        s->opened = FREED;
-        s->chain = (uint32_t)t->header->free_head;
-        t->header->free_head = slot;
+        if (slot_at(t, local->slot[w])->opened == VACANT) table_free_slot(t, local->slot[w]);
     }
 }
 

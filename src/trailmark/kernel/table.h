@@ -112,6 +112,7 @@ static inline void close_window(tm_table *t, tm_slot *s) {
 
 int table_room(const tm_table *t, const tm_keys *keys, int64_t row, int adds_index_entry);
 tm_slot *table_new_slot(tm_table *t, uint64_t hash, const tm_keys *keys, int64_t row, int64_t start, int64_t *slot);
+void table_free_slot(tm_table *t, int64_t slot);
 int starts_room(const tm_table *t);
 void starts_push(tm_table *t, int64_t start, int64_t slot, tm_slot *s);
 

@@ -10,7 +10,9 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from trailmark.kernel import library
@@ -27,6 +29,8 @@ _STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "tm_pairs": library.Pairs,
     "tm_count_windows": library.CountWindows,
     "tm_time_windows": library.TimeWindows,
+    "tm_join": library.Join,
+    "tm_arrivals": library.Arrivals,
     "tm_states": library.States,
     "tm_column": library.Column,
     "tm_updates": library.Updates,
@@ -104,14 +108,19 @@ def _checks(name: str) -> list[str]:
     ]
 
 
-def test_slots_are_laid_out_as_the_compiler_does(compiler: str, tmp_path: Path) -> None:
-    fields = library.SLOT_HEADER.fields
-    assert fields is not None
+@pytest.mark.parametrize(
+    ("name", "source", "described"),
+    [("tm_slot", "kernel.h", library.SLOT_HEADER), ("tm_tuple", "join.c", library.TUPLE)],
+)
+def test_records_are_laid_out_as_the_compiler_does(
+    name: str, source: str, described: np.dtype[Any], compiler: str, tmp_path: Path
+) -> None:
+    assert described.fields is not None
     checks = [
-        f'_Static_assert(offsetof(tm_slot, {name}) == {field[1]}, "tm_slot.{name}");'
-        for name, field in fields.items()
+        f'_Static_assert(offsetof({name}, {field}) == {place[1]}, "{name}.{field}");'
+        for field, place in described.fields.items()
     ]
-    checks.append(f'_Static_assert(sizeof(tm_slot) == {library.SLOT_HEADER.itemsize}, "tm_slot");')
-    file = tmp_path / "slot.c"
-    file.write_text("\n".join([f'#include "{_KERNEL / "kernel.h"}"', *checks]))
+    checks.append(f'_Static_assert(sizeof({name}) == {described.itemsize}, "{name}");')
+    file = tmp_path / "record.c"
+    file.write_text("\n".join([f'#include "{_KERNEL / source}"', *checks]))
     subprocess.run([compiler, "-std=gnu11", "-fsyntax-only", str(file)], check=True)

@@ -7,10 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from trailmark.windows import functions, spec
+from trailmark.windows import functions, interval, spec
 
 
-@pytest.mark.parametrize("module", [functions, spec], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [functions, interval, spec], ids=lambda module: module.__name__)
 def test_examples_run_and_print_what_they_say(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0

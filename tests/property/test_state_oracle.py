@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.engine import Query
+from tests.support.joining import random_join
 from tests.support.pairing import random_pairing
 from tests.support.policies import random_policy
 from tests.support.seeds import reported, seeds
@@ -62,6 +63,37 @@ def test_every_batch_of_an_operator_with_two_inputs_gives_its_state(pairing_kind
                 table = open_state(query.disk.storage()).table(batch)
                 assert _pairings(query, table) == expected
             query.stop()
+
+
+def test_every_batch_of_a_join_gives_its_state() -> None:
+    for seed in seeds(20):
+        rng = random.Random(seed)
+        case = random_join(rng)
+        with reported(seed, case):
+            query = Query(case, SimulatedDisk(), random_policy(rng))
+            oracle = case.oracle()
+            for batch, rows in enumerate(case.batches):
+                query.run(batch, [rows])
+                mark_committed(query.disk.storage(), batch, "a run")
+                case.expected(oracle, query.logs().input(0).read(batch))
+                table = open_state(query.disk.storage(), case.code()).table(batch)
+                assert _pieces(table) == {
+                    key: (len(state["tuples"]), list(state["matched"]))
+                    for (key, _), state in oracle.open_windows().items()
+                }
+            query.stop()
+
+
+def _pieces(table: pa.Table) -> dict[tuple[int, int, int], tuple[int, list[bool]]]:
+    """How many tuples wait in each piece, and which of them have matched."""
+    found = {}
+    for row in table.to_pylist():
+        bits = int.from_bytes(row.get("matched") or b"", "little")
+        flags = [bool(bits >> place & 1) for place in range(row["tuples"])]
+        is_told = row.get("matched") is not None
+        side = ("left", "right").index(row["side"])
+        found[row["opened"], side, row["first"]] = (row["tuples"], flags if is_told else [])
+    return found
 
 
 def _pairings(query: Query, table: pa.Table) -> dict[tuple[int, ...], dict[str, int]]:

@@ -32,6 +32,8 @@ def exact(value: Any) -> Any:
         return ("bool", value)
     if isinstance(value, list):
         return ("list", *map(exact, value))
+    if isinstance(value, dict):
+        return ("struct", *((name, exact(each)) for name, each in value.items()))
     return value
 
 

@@ -11,6 +11,7 @@ from unittest import mock
 
 from tests.support.engine import CrashCase, CrashPlan, Judge, Query
 from tests.support.followed import Followed
+from tests.support.joining import random_join
 from tests.support.keyed import random_keyed
 from tests.support.leaps import JumpingWall, LeapingClock
 from tests.support.pairing import random_pairing
@@ -45,9 +46,10 @@ def run_crash_case(seed: int) -> int:
     return _run(seed, random_case(rng), rng)
 
 
-#: Operators that are no aggregates: one with two inputs, and the two forms that users write.
+#: Operators that are no aggregates: two with two inputs, and the two forms that users write.
 OTHER_KINDS: dict[str, Callable[[random.Random], CrashCase]] = {
     "pairing": random_pairing,
+    "join": random_join,
     "keyed": random_keyed,
     "whole": random_whole,
 }

@@ -33,6 +33,8 @@ def plain_rows(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def array_of(values: Sequence[Any], kind: pa.DataType, offset: int = 0) -> pa.Array:
     """An array whose first ``offset`` entries are sliced away and whose nulls hide other values."""
+    if _T.is_nested(kind):
+        return pa.array([None] * offset + list(values), kind).slice(offset)
     under_null = next((value for value in values if value is not None), _some(kind))
     hidden = [under_null] * offset + [under_null if v is None else v for v in values]
     array = _decimals(hidden, kind) if _T.is_decimal(kind) else pa.array(hidden, kind)

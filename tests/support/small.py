@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tests.support.cases import Case
 from tests.support.engine import CrashCase
+from tests.support.joining import small_join
 from tests.support.keyed import small_keyed
 from tests.support.pairing import PairingCase, port_rows
 from tests.support.whole import small_whole
@@ -43,13 +44,14 @@ SMALL_WINDOWS: dict[str, Window] = {
 }
 
 #: Those windows, and operators that are no aggregates.
-SMALL_KINDS = (*SMALL_WINDOWS, "pairing", "keyed", "whole")
+SMALL_KINDS = (*SMALL_WINDOWS, "pairing", "join", "keyed", "whole")
 
 
 def small_case_of(kind: str, batches: int = 4) -> CrashCase:
     """The small case of one of the `SMALL_KINDS`."""
     others: dict[str, Callable[[int], CrashCase]] = {
         "pairing": small_pairing,
+        "join": small_join,
         "keyed": small_keyed,
         "whole": small_whole,
     }
@@ -60,7 +62,7 @@ def small_case_of(kind: str, batches: int = 4) -> CrashCase:
 
 def small_buckets(kind: str) -> int:
     """Two where there is a watermark, which buckets have to find out together."""
-    return 2 if kind in ("time", "pairing", "keyed") else 1
+    return 2 if kind in ("time", "pairing", "join", "keyed") else 1
 
 
 def small_pairing(batches: int = 4) -> PairingCase:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from trailmark.kernel import scratch as scratch_module
 from trailmark.kernel.library import SLOT_HEADER, address
 from trailmark.operators.aggregate import assign
+from trailmark.operators.join import waiting
 from trailmark.state import table as table_module
 from trailmark.state.memory import Memory, Region
 from trailmark.state.table import StateTable
@@ -72,6 +73,7 @@ def cramped() -> Iterator[None]:
     with (
         mock.patch.multiple(table_module, **first),
         mock.patch.object(assign, "_PAIRS", 1),
+        mock.patch.object(waiting, "_SPARE", 1 << 62),
         mock.patch.object(scratch_module, "_MOST_BYTES", -1),
     ):
         yield

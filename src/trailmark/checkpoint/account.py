@@ -281,6 +281,8 @@ def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: S
         extent = now.records - (0 if start is None else start.records)
         excess = now.excess - (0 if start is None else start.excess)
         looks_back = standing.looks_back if oldest == batch else _looked_back(ledger, oldest)
+        if looks_back is None and standing.looks_back is not None:
+            looks_back = oldest + 1  # what newer footprints refer to came after the oldest
         segments = batch - oldest + 1
         return _on(
             before, Foundation.FOOTPRINTS, batch, needs, looks_back, extent, segments, excess

@@ -119,11 +119,22 @@ def numbers(column: pa.Array) -> npt.NDArray[Any]:
 def validity(column: pa.Array) -> npt.NDArray[np.bool_]:
     """Which values of a column are not null."""
     packed = column.buffers()[0] if column.null_count else None
+    return np.ones(len(column), dtype=np.bool_) if packed is None else _unpacked(packed, column)
+
+
+def truths(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which values of a column of booleans are true; null is not."""
+    packed = column.buffers()[1]
     if packed is None:
-        return np.ones(len(column), dtype=np.bool_)
+        return np.zeros(len(column), dtype=np.bool_)
+    return _unpacked(packed, column) & validity(column)
+
+
+def _unpacked(packed: pa.Buffer, column: pa.Array) -> npt.NDArray[np.bool_]:
+    """The bits that a column has in one of its buffers."""
     bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
-    is_valid: npt.NDArray[np.bool_] = bits[column.offset : column.offset + len(column)] == 1
-    return is_valid
+    found: npt.NDArray[np.bool_] = bits[column.offset : column.offset + len(column)] == 1
+    return found
 
 
 def is_plain_number(column: pa.Array) -> bool:

@@ -14,6 +14,8 @@ from trailmark.log import OperatorMeta
 from trailmark.log.json_text import shown
 from trailmark.operators.aggregate.logged import AggregateForm, aggregate_caution, aggregate_title
 from trailmark.operators.aggregate.rebuild import rebuild_aggregate
+from trailmark.operators.join.logged import JoinForm, join_title
+from trailmark.operators.join.rebuild import rebuild_join
 from trailmark.operators.keyed.logged import KeyedForm, keyed_title
 from trailmark.operators.keyed.rebuild import rebuild_keyed
 from trailmark.operators.logged import LoggedForm, order_caution, understanding, unknown_operator
@@ -56,6 +58,7 @@ def _code_caution(described: Mapping[str, Any]) -> str:
 
 _KINDS = {
     "aggregate": OperatorKind(AggregateForm, aggregate_title, rebuild_aggregate, aggregate_caution),
+    "join": OperatorKind(JoinForm, join_title, rebuild_join),
     "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed, _code_caution),
     "whole": OperatorKind(WholeForm, whole_title, rebuild_whole, _code_caution),
 }

@@ -53,13 +53,13 @@ class Chains:
     ) -> tuple[list[tuple[int, int]], int]:
         """Pairs of an arrival and the number of its partner, and how many tuples were looked at."""
         number = np.empty(len(sides), dtype=np.int64)
-        for place, side in enumerate(sides):
-            number[place] = self.counts[side]
-            self.counts[side] += 1
+        for place, each in enumerate(sides):
+            number[place] = self.counts[each]
+            self.counts[each] += 1
         side, time = np.array(sides, dtype=np.uint8), np.array(times, dtype=np.int64)
         key = self.slots(keys)
         join = Join(address(self.tuples[0]), address(self.tuples[1]), *self.length, 1, 0)
-        arrivals = Arrivals(*map(address, (side, time, key, number)), len(sides))
+        arrivals = Arrivals(address(side), address(time), address(key), address(number), len(sides))
         newest, counts = np.empty(len(sides), np.uint32), np.empty(len(sides), np.int64)
         steps = np.zeros(1, dtype=np.int64)
         total = kernel.tm_join_count(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.support.cases import Case
 from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.harm import bring_back, flip_anywhere, flip_in
+from tests.support.joining import random_join
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.pairing import random_pairing
 from tests.support.policies import random_policy
@@ -22,6 +24,8 @@ from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
 from trailmark.testing.disk import SimulatedDisk
+
+Make = Callable[[random.Random], CrashCase]
 
 
 def _extent(run: Followed) -> range:
@@ -88,11 +92,12 @@ def test_files_that_come_back_after_a_trim_change_no_recovery(part: int) -> None
 
 
 @pytest.mark.usefixtures("pairing_kind")
-def test_files_of_two_inputs_that_come_back_after_a_trim_change_no_recovery() -> None:
+@pytest.mark.parametrize("make", [random_pairing, random_join])
+def test_files_of_two_inputs_that_come_back_after_a_trim_change_no_recovery(make: Make) -> None:
     came_back = 0
-    for seed in seeds(30):
+    for seed in seeds(20):
         rng = random.Random(seed)
-        case = random_pairing(rng)
+        case = make(rng)
         with reported(seed, case):
             came_back += _bring_some_back(case, rng)
     assert came_back
@@ -122,10 +127,11 @@ def test_random_queries_survive_one_damaged_segment_however_much_was_trimmed(par
             _check(Followed(case, random_policy(rng)), rng)
 
 
-def test_two_inputs_survive_one_damaged_segment_however_much_was_trimmed() -> None:
-    for seed in seeds(30):
+@pytest.mark.parametrize("make", [random_pairing, random_join])
+def test_two_inputs_survive_one_damaged_segment_however_much_was_trimmed(make: Make) -> None:
+    for seed in seeds(20):
         rng = random.Random(seed)
-        case = random_pairing(rng)
+        case = make(rng)
         with reported(seed, case):
             _check(Followed(case, random_policy(rng)), rng)
 

@@ -1,0 +1,225 @@
+"""A batch of a join: its tuples meet those that wait, wait in turn, and some leave.
+
+A replay does what is left of that for tuples that are in the state already: it notes which have
+matched, and lets those go whose time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trailmark.errors import DamagedSegment
+from trailmark.kernel.columns import arrow_fixed, chosen_rows
+from trailmark.operators.join.arguments import LEFT, RIGHT
+from trailmark.operators.join.arrivals import Arrivals, SideRules
+from trailmark.operators.join.blocks import Numbers
+from trailmark.operators.join.columns import PairColumns
+from trailmark.operators.join.condition import Condition, holds
+from trailmark.operators.join.matching import Matching, Pairs
+from trailmark.operators.join.state import IDENTITY, PIECE, JoinState, Opening
+from trailmark.operators.protocol import BatchInput, Outcome
+from trailmark.operators.user_code import joined
+from trailmark.state.table import Slots
+from trailmark.values import dataclass
+from trailmark.windows.interval import Interval
+
+Takes = Callable[[int, Numbers], pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRules:
+    """What a join does, whatever is given to it."""
+
+    within: Interval
+    sides: tuple[SideRules, SideRules]
+    columns: PairColumns
+    condition: Condition | None
+    piece_rows: int
+    most_pairs: int
+
+    def limit(self, side: int, watermark: int | None) -> int | None:
+        """Up to which time tuples of a side have nobody to wait for any more."""
+        return None if watermark is None else watermark - self.within.reaches[side]
+
+
+class JoinBatch:
+    """A batch at work on a state."""
+
+    def __init__(self, rules: JoinRules, state: JoinState, given: BatchInput) -> None:
+        self._rules = rules
+        self._state = state
+        self._given = given
+        self._arrivals = Arrivals.of(given, rules.sides)
+        self._results: list[pa.RecordBatch] = []
+        self._closed: list[pa.RecordBatch] = []
+        self._changed: list[Slots] = []
+        state.settle()
+
+    def process(self) -> Outcome:
+        """Takes the batch in."""
+        state, given = self._state, self._given
+        matching = Matching(state, self._arrivals, self._rules.within, adds=True)
+        self._pair(matching)
+        leaving = [self._evict(side) for side in (LEFT, RIGHT)]
+        opened = [self._open(side, matching.numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
+        for side in (LEFT, RIGHT):
+            self._emit_alone(side, np.concatenate(leaving[side]))
+        state.arrived += given.rows.num_rows + sum(each.num_rows for each in given.others)
+        slots = np.concatenate(opened)
+        if given.footprint == given.batch:
+            state.keep_or_refer(slots)
+        state.tidy()
+        changed = np.unique(np.concatenate([slots, *self._changed]))
+        return Outcome(
+            joined(self._results, self._rules.columns.schema),
+            slots,
+            changed[state.are_open(changed)] if given.lists_changed else slots[:0],
+            closed=joined(self._closed, IDENTITY),
+            late_rows=self._arrivals.late,
+            null_times=self._arrivals.null_times,
+        )
+
+    def replay(self, where: str) -> None:
+        """Brings the pieces that are in the state up to this batch."""
+        if any(side.keeps for side in self._rules.sides):
+            matching = Matching(self._state, self._arrivals, self._rules.within, adds=False)
+            found = [self._met_again(matching, pairs) for pairs in matching.parts()]
+            for side, waiting in enumerate(self._state.sides):
+                for numbers in found:
+                    waiting.tuples["is_matched"][numbers[side]] = 1
+        for side in (LEFT, RIGHT):
+            self._evict(side)
+        if self._closed:
+            raise DamagedSegment(
+                "The logged state contradicts the logged input: all tuples of a piece would leave "
+                "in a replay.",
+                where=where,
+                fix="Run a verification of both logs; restore the damaged files from a backup.",
+            )
+        self._state.tidy()
+
+    # Pairs
+
+    def _pair(self, matching: Matching) -> None:
+        """Pairs tuples, and notes which have found a partner."""
+        pairs = matching.pairs(self._rules.most_pairs, self._given.batch)
+        numbers = [matching.of_side(pairs, side) for side in (LEFT, RIGHT)]
+        left, right = (
+            waiting.rows.take(each)
+            for waiting, each in zip(self._state.sides, numbers, strict=True)
+        )
+        if self._rules.condition is not None and len(pairs):
+            is_true = holds(self._rules.condition, left, right, self._given.batch)
+            left, right = chosen_rows(left, is_true), chosen_rows(right, is_true)
+            numbers = [each[is_true] for each in numbers]
+        if left.num_rows:
+            self._results.append(self._rules.columns.pairs(left, right))
+        for side, rules in enumerate(self._rules.sides):
+            if rules.keeps:
+                self._note_matched(side, numbers[side])
+
+    def _note_matched(self, side: int, numbers: Numbers) -> None:
+        flags = self._state.sides[side].tuples["is_matched"]
+        newly = numbers[flags[numbers] == 0]
+        flags[newly] = 1
+        if not self._given.lists_changed or not len(newly):
+            return
+        slots, pieces = self._state.in_order(side)
+        places = np.searchsorted(pieces["at"] + pieces["held"], newly, side="right")
+        is_held = places < len(slots)  # those of this batch are in no piece yet
+        self._changed.append(slots[np.unique(places[is_held])])
+
+    def _met_again(self, matching: Matching, pairs: Pairs) -> list[Numbers]:
+        """Of each side, the tuples that wait and have found a partner."""
+        found = [np.empty(0, dtype=np.int64)] * 2
+        sides = self._arrivals.side[pairs.arrival]
+        for side, rules in enumerate(self._rules.sides):
+            if rules.keeps:
+                some = pairs.chosen(sides != side)
+                found[side] = some.partner[self._hold_again(side, some)]
+        return found
+
+    def _hold_again(self, side: int, pairs: Pairs) -> npt.NDArray[np.bool_]:
+        """Of which pairs with waiting tuples of this side the condition holds."""
+        condition = self._rules.condition
+        if condition is None or not len(pairs):
+            return np.ones(len(pairs), dtype=np.bool_)
+        # Which of the other side's tuples a place is of: those that came before it, of that side.
+        place = np.cumsum(self._arrivals.side != side)[pairs.arrival] - 1
+        arrived = self._arrivals.sides[1 - side].rows.take(arrow_fixed(place, pa.int64()))
+        waiting = self._state.sides[side].rows.take(pairs.partner)
+        left, right = (waiting, arrived) if side == LEFT else (arrived, waiting)
+        return holds(condition, left, right, self._given.batch)
+
+    # Leaving and waiting
+
+    def _evict(self, side: int) -> list[Numbers]:
+        """Lets tuples of earlier batches leave whose time is over; returns which do."""
+        nobody = [np.empty(0, dtype=np.int64)]
+        limit = self._rules.limit(side, self._given.watermark)
+        if limit is None:
+            return nobody
+        slots, pieces = self._state.in_order(side)
+        is_met = pieces["since"] <= limit
+        if not is_met.any():
+            return nobody
+        slots, pieces, times = slots[is_met], pieces[is_met], self._state.sides[side].tuples["time"]
+        leaving = nobody
+        for piece, numbers in zip(pieces, self._state.waiting_in(pieces), strict=True):
+            stays = times[numbers] > limit
+            leaving.append(numbers[~stays])
+            piece["tuples"] = stays.sum()
+            piece["since"] = times[numbers[stays]].min(initial=piece["until"])
+        is_closed = pieces["tuples"] == 0
+        if is_closed.any():
+            self._closed.append(self._state.identities_of(slots[is_closed]))
+        self._state.update_pieces(slots, pieces, is_closed)
+        self._changed.append(slots[~is_closed])
+        self._state.sides[side].gone += sum(map(len, leaving))
+        return leaving
+
+    def _open(self, side: int, numbers: Numbers, leaving: list[Numbers]) -> Slots:
+        """Opens pieces for the tuples of the batch that wait for others; those that do not leave at
+        once."""
+        arrived = self._arrivals.sides[side]
+        limit = self._rules.limit(side, self._given.watermark)
+        stays = np.ones(len(numbers), dtype=np.bool_) if limit is None else arrived.times > limit
+        leaving.append(numbers[~stays])
+        self._state.sides[side].gone += len(leaving[-1])
+        pieces = _cut(
+            arrived.times[stays], arrived.places[stays], numbers[stays], self._rules.piece_rows
+        )
+        pieces["side"] = side
+        pieces["position"] = self._state.arrived
+        return self._state.open_pieces(Opening(pieces, self._given.batch, self._given.footprint))
+
+    def _emit_alone(self, side: int, leaving: Numbers) -> None:
+        """Those that leave without having matched come out, if they are wanted."""
+        if not self._rules.sides[side].keeps:
+            return
+        waiting = self._state.sides[side]
+        alone = np.sort(leaving[waiting.tuples["is_matched"][leaving] == 0])
+        if len(alone):
+            self._results.append(self._rules.columns.alone(side, waiting.rows.take(alone)))
+
+
+def _cut(times: Numbers, places: Numbers, numbers: Numbers, size: int) -> npt.NDArray[Any]:
+    """Pieces of tuples: up to ``size`` consecutive places of the batch each."""
+    of_piece = places // size
+    starts = np.flatnonzero(np.diff(of_piece, prepend=-1))
+    pieces = np.zeros(len(starts), dtype=PIECE)
+    if not len(starts):
+        return pieces
+    ends = np.append(starts[1:], len(places))
+    pieces["first"] = of_piece[starts] * size
+    pieces["since"] = np.minimum.reduceat(times, starts)
+    pieces["until"] = np.maximum.reduceat(times, starts)
+    pieces["tuples"] = ends - starts
+    pieces["at"] = numbers[starts]
+    pieces["held"] = numbers[ends - 1] + 1 - numbers[starts]
+    return pieces

@@ -1,0 +1,268 @@
+"""Footprints of pieces as Arrow rows: which piece it is of, from which time on its tuples wait,
+which of them have matched, and the tuples themselves where the input log is not kept for them.
+
+::
+
+    $opened, side, first    which piece: batch, side and place of its first tuple
+    tuples, since           so many of its tuples wait: those from a time on
+    position                tuples that came to the bucket before the batch
+    matched                 outer joins: a bit for each that waits, where it matters on this side
+    left, right             the tuples that wait, in the column of their side; null where they are
+                            to be read from the input log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trailmark.errors import DamagedSegment
+from trailmark.kernel.columns import arrow_fixed, bitmap, single, validity, whole_numbers
+from trailmark.log.rows import same_columns
+from trailmark.operators.ages import CHECK, OPEN, age_trouble
+from trailmark.operators.identities import Identities
+from trailmark.operators.join.arguments import SIDES
+from trailmark.operators.join.arrivals import Arrived, SideRules
+from trailmark.operators.join.blocks import Numbers
+from trailmark.operators.join.state import FIRST, IDENTITY, PIECE, SIDE, JoinState
+from trailmark.operators.user_code import joined
+from trailmark.records import FOOTPRINT, KIND, OPENED
+from trailmark.state.table import Slots
+
+TUPLES, SINCE, POSITION, MATCHED = "tuples", "since", "position", "matched"
+_MOMENT = pa.timestamp("us", "UTC")
+_MOST_ROWS = 1 << 40
+_FURTHEST = 1 << 62
+_BOUNDS = {
+    SIDE: (0, len(SIDES) - 1),
+    FIRST: (0, _MOST_ROWS),
+    SINCE: (-_FURTHEST, _FURTHEST),
+    POSITION: (0, _FURTHEST),
+}
+
+
+class JoinFootprints:
+    """Turns pieces into rows and rows back into pieces.
+
+    Attributes
+    ----------
+    schema
+        The columns of footprints.
+    """
+
+    def __init__(
+        self,
+        rules: tuple[SideRules, SideRules],
+        schemas: Sequence[pa.Schema],
+        piece_rows: int,
+    ) -> None:
+        self._rules = rules
+        self._piece_rows = piece_rows
+        # Whether a column may be null is in no description of a log.
+        self._schemas = [pa.schema([pa.field(f.name, f.type) for f in each]) for each in schemas]
+        self._kinds = [pa.list_(pa.struct(list(schema))) for schema in self._schemas]
+        self._has_flags = any(side.keeps for side in rules)
+        numbers = [pa.field(name, pa.int64()) for name in (TUPLES, SINCE, POSITION)]
+        flags = [pa.field(MATCHED, pa.binary())] if self._has_flags else []
+        kept = [pa.field(name, kind) for name, kind in zip(SIDES, self._kinds, strict=True)]
+        kind = pa.field(KIND, pa.int8())
+        self.schema = pa.schema([*IDENTITY, kind, *numbers, *flags, *kept])
+
+    # Out of the state
+
+    def encode(self, state: JoinState, slots: Slots, opened: int) -> pa.RecordBatch:
+        pieces = state.read_pieces(slots)
+        numbers = list(state.waiting_in(pieces))
+        kinds = np.full(len(slots), OPEN, dtype=np.int8)
+        kinds[opened:] = CHECK
+        identities = state.identities_of(slots)
+        columns = dict(zip(IDENTITY.names, identities.columns, strict=True))
+        columns[KIND] = arrow_fixed(kinds, pa.int8())
+        for name in (TUPLES, SINCE, POSITION):
+            columns[name] = arrow_fixed(np.ascontiguousarray(pieces[name]), pa.int64())
+        if self._has_flags:
+            columns[MATCHED] = self._flags(state, pieces, numbers)
+        for side, name in enumerate(SIDES):
+            is_kept = (pieces["side"] == side) & (pieces["is_kept"] != 0)
+            columns[name] = self._kept(state, side, is_kept, numbers)
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=self.schema)
+
+    def _flags(
+        self, state: JoinState, pieces: npt.NDArray[Any], numbers: Sequence[Numbers]
+    ) -> pa.Array:
+        """Whether the tuples have matched, a bit each; null where nobody asks."""
+        has_flags = np.array([self._rules[side].keeps for side in pieces["side"]], dtype=np.bool_)
+        packed = [
+            np.packbits(state.sides[side].tuples["is_matched"][each], bitorder="little")
+            if asked
+            else np.empty(0, dtype=np.uint8)
+            for side, each, asked in zip(pieces["side"], numbers, has_flags, strict=True)
+        ]
+        offsets = np.cumsum([0, *map(len, packed)]).astype(np.int32)
+        data = np.concatenate([*packed, np.empty(0, dtype=np.uint8)])
+        buffers = [bitmap(has_flags), pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.binary(), len(pieces), buffers)
+
+    def _kept(
+        self,
+        state: JoinState,
+        side: int,
+        is_kept: npt.NDArray[np.bool_],
+        numbers: Sequence[Numbers],
+    ) -> pa.Array:
+        """The tuples of the pieces of a side that are kept; null for all others."""
+        lengths = [len(each) if kept else 0 for each, kept in zip(numbers, is_kept, strict=True)]
+        offsets = np.cumsum([0, *lengths]).astype(np.int32)
+        chosen = [each for each, kept in zip(numbers, is_kept, strict=True) if kept]
+        rows = state.sides[side].rows.take(np.concatenate([*chosen, np.empty(0, dtype=np.int64)]))
+        values = pa.StructArray.from_arrays(rows.columns, fields=list(self._schemas[side]))
+        buffers = [bitmap(is_kept), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(self._kinds[side], len(is_kept), buffers, children=[values])
+
+    def widen(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Footprints with times as such."""
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        columns[SINCE] = columns[SINCE].view(_MOMENT)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    # Into the state
+
+    def trouble(self, rows: pa.RecordBatch, identities: Identities, batch: int) -> str:
+        """What is wrong with the footprints of a batch; empty if nothing is."""
+        if not same_columns(rows.schema, self.schema):
+            return "has other columns than the footprints of this join"
+        bounds = {**_BOUNDS, TUPLES: (1, self._piece_rows)}
+        wrong = age_trouble(rows, batch, bounds) or identities.trouble(rows)
+        if wrong:
+            return wrong
+        side, tuples = whole_numbers(rows, SIDE), whole_numbers(rows, TUPLES)
+        return self._flag_trouble(rows, side, tuples) or self._kept_trouble(rows, side, tuples)
+
+    def _flag_trouble(self, rows: pa.RecordBatch, side: Numbers, tuples: Numbers) -> str:
+        if not self._has_flags:
+            return ""
+        flags = single(rows.column(MATCHED))
+        asked = np.array([rule.keeps for rule in self._rules])[side]
+        lengths = np.where(asked, (tuples + 7) // 8, 0)
+        is_right = (validity(flags) == asked) & (_lengths(flags) == lengths)
+        return "" if is_right.all() else f"has other bits in {MATCHED!r} than one for each tuple"
+
+    def _kept_trouble(self, rows: pa.RecordBatch, side: Numbers, tuples: Numbers) -> str:
+        for place, name in enumerate(SIDES):
+            kept = single(rows.column(name))
+            is_kept = validity(kept)
+            is_right = ~is_kept | ((side == place) & (_lengths(kept) == tuples))
+            if not is_right.all() or kept.flatten().null_count:
+                return f"has other tuples in {name!r} than those that wait"
+        return ""
+
+    def load(self, state: JoinState, rows: pa.RecordBatch, where: str) -> None:
+        """Puts footprints into the state; they come with the batch of each."""
+        if not rows.num_rows:
+            return
+        opened, first = whole_numbers(rows, OPENED), whole_numbers(rows, FIRST)
+        pieces = np.zeros(rows.num_rows, dtype=PIECE)
+        for name in (SIDE, FIRST, TUPLES, SINCE, POSITION):
+            pieces[name] = whole_numbers(rows, name)
+        pieces["held"] = pieces["tuples"]
+        for side, name in enumerate(SIDES):
+            kept = single(rows.column(name))
+            pieces["is_kept"] |= validity(kept)
+            mine = np.flatnonzero(pieces["side"] == side)
+            mine = mine[np.lexsort((first[mine], opened[mine]))]
+            if len(mine):
+                self._load_side(state, side, rows, opened, pieces, mine, where)
+        state.insert(
+            state.encode_keys(rows),
+            starts=None,
+            opened=opened,
+            footprints=whole_numbers(rows, FOOTPRINT),
+            fills=None,
+            states=pieces,
+            where=where,
+        )
+        arrived = pieces["position"] + pieces["first"] + pieces["tuples"]
+        state.arrived = max(state.arrived, int(arrived.max()))
+
+    def _load_side(
+        self,
+        state: JoinState,
+        side: int,
+        rows: pa.RecordBatch,
+        opened: Numbers,
+        pieces: npt.NDArray[Any],
+        mine: Numbers,
+        where: str,
+    ) -> None:
+        """The tuples of the pieces of one side, in the order in which they came."""
+        kept, waiting = single(rows.column(SIDES[side])), state.sides[side]
+        found = []
+        for place in mine.tolist():
+            tuples = self._kept_rows(kept, place, side)
+            if tuples is None:
+                batch, piece = int(opened[place]), pieces[place]
+                table = state.history.rows(batch).tables[side]
+                tuples = table.slice(int(piece["first"]), self._piece_rows)
+            arrived = Arrived.of(tuples, self._rules[side], int(pieces["since"][place]))
+            _check(arrived, pieces[place], where)
+            pieces["until"][place] = arrived.times.max()
+            found.append(arrived)
+        if waiting.count:
+            state.note_disorder()
+        taken = joined([each.rows for each in found], self._schemas[side])
+        has_null = self._rules[side].has_null_key(taken)
+        waiting.make_room(taken.num_rows)
+        keys = state.key_slots(taken, has_null, adds=True)
+        numbers = waiting.add(taken, linked=False)
+        pieces["at"][mine] = numbers[0] + np.cumsum([0, *(len(e.times) for e in found[:-1])])
+        tuples = waiting.tuples[numbers[0] :]
+        tuples["time"] = np.concatenate([each.times for each in found])
+        tuples["key"] = keys
+        tuples["is_matched"] = self._loaded_flags(rows, side, mine, pieces["tuples"][mine])
+
+    def _kept_rows(self, kept: pa.Array, place: int, side: int) -> pa.RecordBatch | None:
+        if not kept[place].is_valid:
+            return None
+        rows = pa.RecordBatch.from_struct_array(kept.slice(place, 1).flatten())
+        return pa.RecordBatch.from_arrays(rows.columns, schema=self._schemas[side])
+
+    def _loaded_flags(
+        self, rows: pa.RecordBatch, side: int, mine: Numbers, tuples: Numbers
+    ) -> npt.NDArray[np.uint8]:
+        if not self._rules[side].keeps:
+            return np.zeros(int(tuples.sum()), dtype=np.uint8)
+        packed = single(rows.column(MATCHED))
+        parts = [
+            np.unpackbits(
+                np.frombuffer(packed[place].as_buffer(), dtype=np.uint8),
+                count=count,
+                bitorder="little",
+            )
+            for place, count in zip(mine.tolist(), tuples.tolist(), strict=True)
+        ]
+        return np.concatenate(parts)
+
+
+def _lengths(column: pa.Array) -> Numbers:
+    """How many bytes or values each has; none where it is null."""
+    offsets = column.buffers()[1]
+    if offsets is None:
+        return np.zeros(len(column), dtype=np.int64)
+    found = np.frombuffer(offsets, "<i4", len(column) + 1, 4 * column.offset)
+    return np.where(validity(column), np.diff(found), 0).astype(np.int64)
+
+
+def _check(arrived: Arrived, piece: Any, where: str) -> None:
+    """What a footprint says of its tuples is so."""
+    if len(arrived.times) == piece["tuples"] and arrived.times.min() == piece["since"]:
+        return
+    raise DamagedSegment(
+        f"The logged state contradicts the logged input: {int(piece['tuples']):,} tuples of the "
+        f"{SIDES[piece['side']]} side should wait, and {len(arrived.times):,} do.",
+        where=where,
+        fix="Run a verification of both logs; restore the damaged files from a backup.",
+    )

@@ -1,0 +1,205 @@
+"""The windowed join bound to the columns of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trailmark.errors import SettingError
+from trailmark.kernel.columns import whole_numbers
+from trailmark.log import PortRows
+from trailmark.operators.identities import Identities
+from trailmark.operators.join.arguments import (
+    LEFT,
+    RIGHT,
+    SIDES,
+    check_condition,
+    check_join,
+    how_of,
+)
+from trailmark.operators.join.arrivals import Arrivals, SideRules
+from trailmark.operators.join.batch import JoinBatch, JoinRules
+from trailmark.operators.join.columns import PairColumns
+from trailmark.operators.join.condition import Condition, condition_name
+from trailmark.operators.join.footprints import TUPLES, JoinFootprints
+from trailmark.operators.join.state import CHAINS, IDENTITY, PIECES, JoinState
+from trailmark.operators.protocol import BatchInput, History, Outcome, Port
+from trailmark.state.keys import KeyLayout
+from trailmark.state.memory import Memory
+from trailmark.state.table import Slots
+from trailmark.windows.interval import Interval
+
+#: What a batch may make of pairs: beyond it, a key that everybody has is more likely than a wish.
+MOST_PAIRS = 10_000_000
+#: Tuples of a batch and side that are one piece of state.
+PIECE_ROWS = 1 << 16
+MOST_PIECE_ROWS = 1 << 30
+
+
+class Join:
+    """A join bound to the schemas of its inputs. Implements ``Operator``.
+
+    Parameters
+    ----------
+    left, right
+        The columns of both sides.
+    on
+        Key columns, which both sides have. A null equals nothing.
+    within
+        How far apart the times of a pair may lie.
+    how
+        Which tuples come out that have no partner, when their time is over: those of neither side
+        (``inner``), of the left or the right one, or of both (``full``).
+    condition
+        A function that is asked about pairs: it takes the rows of both sides, pair by pair, and
+        tells of each whether it matches.
+    suffixes
+        What names get that both sides have.
+    most_pairs
+        A batch that makes more pairs is refused.
+    piece_rows
+        How many tuples of a batch and side are one piece of state. It is in the description of the
+        logs: a batch that is processed anew opens the same pieces.
+    """
+
+    uses_clock = False
+    identities = copied_together = Identities(KeyLayout(list(IDENTITY)), has_start=False)
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        *,
+        on: str | Sequence[str],
+        within: Interval,
+        how: str = "inner",
+        condition: Condition | None = None,
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        most_pairs: int = MOST_PAIRS,
+        piece_rows: int = PIECE_ROWS,
+    ) -> None:
+        schemas = (left, right)
+        self.how = how_of(how)
+        names = check_join(schemas, on, within)
+        check_condition(condition)
+        _check_number("most_pairs", most_pairs, 1 << 40)
+        _check_number("piece_rows", piece_rows, MOST_PIECE_ROWS)
+        self._keys = KeyLayout([left.field(name) for name in names])
+        self._suffixes = suffixes
+        times = (within.left, within.right)
+        left_rules, right_rules = (
+            SideRules(time, tuple(names), keeps)
+            for time, keeps in zip(times, self.how.keeps, strict=True)
+        )
+        sides = (left_rules, right_rules)
+        columns = PairColumns(schemas, names, suffixes)
+        self._rules = JoinRules(within, sides, columns, condition, piece_rows, most_pairs)
+        self._format = JoinFootprints(sides, schemas, piece_rows)
+        delays = (within.left_delay, within.right_delay)
+        self.ports = tuple(
+            Port(name, schema, time, delay)
+            for name, schema, time, delay in zip(SIDES, schemas, times, delays, strict=True)
+        )
+        self.logged_schema = self.result_schema = self.shown_schema = columns.schema
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self._keys.names
+
+    @property
+    def rebuilds_from_openings(self) -> bool:
+        """Tuples wait by their own times alone; but whether one has matched may have been decided
+        by a tuple that has left."""
+        return not any(self.how.keeps)
+
+    def describe(self) -> dict[str, Any]:
+        condition = self._rules.condition
+        described: dict[str, Any] = {
+            "operator": "join",
+            "how": self.how.value,
+            "by": [[f.name, str(f.kind)] for f in self._keys.fields],
+            "within": self._rules.within.describe(),
+            "suffixes": list(self._suffixes),
+            "has_condition": condition is not None,
+            "piece_rows": self._rules.piece_rows,
+        }
+        if condition is not None:
+            described["about"] = {"condition": condition_name(condition)}
+        return described
+
+    def layout_key(self) -> list[object]:
+        columns = [[f.name, str(f.type)] for port in self.ports for f in port.schema]
+        return [str(PIECES.state), str(CHAINS), self._keys.describe(), columns]
+
+    def arrange(self, rows: PortRows) -> PortRows:
+        return rows
+
+    def open(self, memory: Memory, history: History, *, is_new: bool = True) -> JoinState:
+        schemas = [port.schema for port in self.ports]
+        return JoinState(self._keys, schemas, memory, history, is_new=is_new)
+
+    def looks_back(self, state: JoinState) -> int | None:
+        return state.refers_back_to()
+
+    def next_alarm(self, state: JoinState) -> None:
+        """Tuples leave by event time alone."""
+
+    # A batch, live or replayed
+
+    def process(self, state: JoinState, given: BatchInput) -> Outcome:
+        return JoinBatch(self._rules, state, given).process()
+
+    def replay(self, state: JoinState, given: BatchInput, where: str) -> None:
+        JoinBatch(self._rules, state, given).replay(where)
+
+    def touched(self, state: JoinState, given: BatchInput) -> Slots:
+        """The pieces with tuples that leave, and those of times that tuples of the batch match."""
+        arrivals = Arrivals.of(given, self._rules.sides)
+        slots = state.list_oldest()
+        pieces = state.read_pieces(slots)
+        is_touched = np.zeros(len(slots), dtype=np.bool_)
+        within = self._rules.within
+        for side in (LEFT, RIGHT):
+            is_mine = pieces["side"] == side
+            limit = self._rules.limit(side, given.watermark)
+            if limit is not None:
+                is_touched |= is_mine & (pieces["since"] <= limit)
+            times = arrivals.sides[1 - side].times
+            if len(times):
+                earlier, later = within.reaches if side == LEFT else within.reaches[::-1]
+                is_met = pieces["until"] >= times.min() - earlier
+                is_touched |= is_mine & is_met & (pieces["since"] <= times.max() + later)
+        return slots[is_touched]
+
+    # Results and footprints
+
+    def publish(self, results: pa.RecordBatch) -> pa.RecordBatch:
+        return results
+
+    def show(self, published: pa.RecordBatch) -> pa.RecordBatch:
+        return published
+
+    def footprints(self, state: JoinState, slots: Slots, opened: int) -> pa.RecordBatch:
+        return self._format.encode(state, slots, opened)
+
+    def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        return self._format.widen(footprints)
+
+    def weigh(self, footprints: pa.RecordBatch) -> int:
+        """What takes time is to bring the tuples back, from wherever."""
+        return int(whole_numbers(footprints, TUPLES).sum())
+
+    def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
+        return self._format.trouble(footprints, self.identities, batch)
+
+    def load(self, state: JoinState, footprints: pa.RecordBatch, where: str) -> None:
+        self._format.load(state, footprints, where)
+
+
+def _check_number(name: str, number: int, most: int) -> None:
+    if type(number) is not int or not 1 <= number <= most:
+        raise SettingError(f"{name} must be from 1 to {most:,}, got {number!r}.", where=name)

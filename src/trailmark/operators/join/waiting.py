@@ -1,0 +1,128 @@
+"""The tuples of one side that wait for partners: time, key and whether they have matched, in the
+layout of the kernel, and their columns beside it.
+
+Tuples are numbered as they come. Those that have left stay where they are, and in the chains of
+their keys, until they are more than those that wait: no tuple that is in time matches them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trailmark.errors import StorageError
+from trailmark.kernel.library import TUPLE, address, kernel
+from trailmark.operators.join.blocks import Numbers, RowBlocks
+from trailmark.state.memory import PAGE, Memory
+from trailmark.state.table import StateTable
+
+#: Numbers of tuples are 32 bits wide in chains.
+_MOST = (1 << 32) - 2
+#: What is allocated beyond what is needed: one part in so many.
+_SPARE = 4
+#: Few enough that to put them in order is nothing.
+_FEW = 64
+
+
+class Waiting:
+    """One side of a join. ``keys`` is the table of keys that both sides share."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        name: str,
+        side: int,
+        schema: pa.Schema,
+        keys: StateTable,
+        *,
+        is_new: bool,
+    ) -> None:
+        self.name = name
+        self._side = side
+        self._keys = keys
+        self._head = memory.region(f"{name}-head", PAGE)
+        self._region = memory.region(f"{name}-tuples", PAGE)
+        self.rows = RowBlocks(memory, name, schema, is_new=is_new)
+        if is_new:
+            self._numbers[:] = 0
+
+    @property
+    def _numbers(self) -> npt.NDArray[np.int64]:
+        """How many tuples there are, are in chains, and have left."""
+        return self._head.view("<i8", 3)
+
+    @property
+    def count(self) -> int:
+        """How many tuples there are, whether they still wait or not."""
+        return int(self._numbers[0])
+
+    @property
+    def linked(self) -> int:
+        """How many of them are in the chains of their keys."""
+        return int(self._numbers[1])
+
+    @property
+    def gone(self) -> int:
+        """How many of them have left."""
+        return int(self._numbers[2])
+
+    @gone.setter
+    def gone(self, count: int) -> None:
+        self._numbers[2] = count
+
+    @property
+    def tuples(self) -> npt.NDArray[Any]:
+        """All of them; not to be used after more were added."""
+        return self._region.view(TUPLE, self.count)
+
+    @property
+    def address(self) -> int:
+        """Where they begin."""
+        return self._region.address
+
+    def make_room(self, more: int) -> None:
+        """Makes sure that so many more fit."""
+        total = self.count + more
+        if total > _MOST:
+            raise StorageError(
+                f"A bucket cannot hold more than {_MOST:,} tuples of the {self.name} side.",
+                where="operator state",
+                fix="Use more buckets, or a shorter interval.",
+            )
+        if total * TUPLE.itemsize > self._region.size:
+            self._region.grow((total + total // _SPARE) * TUPLE.itemsize)
+
+    def add(self, rows: pa.RecordBatch, *, linked: bool) -> Numbers:
+        """Numbers the rows; the caller, or the kernel, writes their times and keys."""
+        first = self.count
+        self.rows.add(rows)
+        self._numbers[0] = first + rows.num_rows
+        if linked:
+            self._numbers[1] = self._numbers[0]
+        return np.arange(first, first + rows.num_rows, dtype=np.int64)
+
+    def link(self) -> None:
+        """Puts those into the chains of their keys that are in none yet."""
+        kernel.tm_join_link(self._keys.structure, self.address, self._side, self.linked, self.count)
+        self._numbers[1] = self.count
+
+    @property
+    def is_mostly_gone(self) -> bool:
+        """Whether it is time to let go of those that have left."""
+        return self.gone > _FEW and 2 * self.gone > self.count
+
+    def keep(self, numbers: Numbers) -> None:
+        """Lets all others go; these are numbered anew, in the order given, and linked so."""
+        tuples = self.tuples
+        named = np.ascontiguousarray(tuples["key"])
+        linked = named[: self.linked]
+        kept = tuples[numbers]
+        kernel.tm_join_unlink(self._keys.structure, self._side, address(linked), len(linked))
+        self.rows.keep(numbers)
+        self._numbers[:] = (len(numbers), 0, 0)
+        self.tuples[:] = kept
+        self.link()
+        kernel.tm_join_release(self._keys.structure, address(named), len(named))

@@ -1,0 +1,400 @@
+"""Joins and the oracle that judges them: every tuple is held against every other, one at a time.
+
+The oracle knows nothing of pieces but how they are named, of chains or of blocks. Keys and columns
+of many types, times that come in any order, are null or lie far ahead: all of it is drawn anew for
+each case.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tests.support.compare import exact
+from tests.support.delivered import shuffled
+from tests.support.oracle import Identity, OracleOutcome, Row
+from tests.support.pairing import in_order
+from tests.support.plain import batch_of, plain_rows
+from trailmark.log import PortRows, Segment, read_ports
+from trailmark.operators.join import Join
+from trailmark.operators.join.state import JoinState
+from trailmark.operators.protocol import BatchInput
+from trailmark.records import OPENED
+from trailmark.windows.interval import Interval
+
+_SECOND = 1_000_000
+_SIDES = (0, 1)
+#: How many of a unit are a microsecond, or how many microseconds a unit is.
+_US = {"us": lambda t: t, "ms": lambda t: 1000 * t, "ns": lambda t: t // 1000}
+
+
+def values_in_order(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.Array:
+    """A condition with Arrow: null where one of the values is."""
+    return pc.less_equal(left["value"], right["value"])
+
+
+def values_are_even(left: pa.RecordBatch, right: pa.RecordBatch) -> Any:
+    """A condition with NumPy."""
+    sides = [rows["value"].fill_null(0).to_numpy(zero_copy_only=False) for rows in (left, right)]
+    return (sides[0] + sides[1]) % 2 == 0
+
+
+def _in_order(left: Row, right: Row) -> bool:
+    return None not in (left["value"], right["value"]) and left["value"] <= right["value"]
+
+
+def _are_even(left: Row, right: Row) -> bool:
+    return ((left["value"] or 0) + (right["value"] or 0)) % 2 == 0
+
+
+#: Conditions, and what they say of a single pair.
+_CONDITIONS: dict[str, tuple[Callable[..., Any], Callable[[Row, Row], bool]]] = {
+    "in order": (values_in_order, _in_order),
+    "even": (values_are_even, _are_even),
+}
+
+
+@dataclass
+class _Waiting:
+    """A tuple, where it came from, and whether it has matched."""
+
+    row: Row
+    time: int
+    batch: int
+    place: int
+    has_matched: bool = False
+
+
+class JoinOracle:
+    """All tuples of both sides, as long as one may still come that matches them."""
+
+    keeps_late_rows = False
+
+    def __init__(self, case: JoinCase) -> None:
+        self._case = case
+        self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
+
+    def process(
+        self,
+        batch: int,
+        rows: Sequence[tuple[int, Row]],
+        late_before: int | None,
+        watermark: int | None,
+    ) -> OracleOutcome:
+        outcome, places = OracleOutcome(), [0, 0]
+        for side, row in rows:
+            place, places[side] = places[side], places[side] + 1
+            time = self._case.time_of(side, row)
+            if time is None:
+                outcome.null_times += 1
+            elif late_before is not None and time <= late_before:
+                outcome.late.append(row)
+            else:
+                self._take(_Waiting(row, time, batch, place), side, outcome)
+        if watermark is not None:
+            for side in _SIDES:
+                self._let_go(side, watermark, outcome)
+        return outcome
+
+    def _take(self, new: _Waiting, side: int, outcome: OracleOutcome) -> None:
+        case = self._case
+        for other in self._waiting[1 - side]:
+            left, right = (new, other) if side == 0 else (other, new)
+            if self._matches(left, right):
+                left.has_matched = right.has_matched = True
+                outcome.results.append(case.result(left.row, right.row))
+        if case.keeps[side] or None not in self._key(new):
+            self._waiting[side].append(new)
+
+    def _key(self, waiting: _Waiting) -> tuple[Any, ...]:
+        return tuple(waiting.row[name] for name in self._case.on)
+
+    def _matches(self, left: _Waiting, right: _Waiting) -> bool:
+        case = self._case
+        if None in self._key(left) or self._key(left) != self._key(right):
+            return False
+        if not left.time - case.within.before <= right.time <= left.time + case.within.after:
+            return False
+        return case.condition is None or _CONDITIONS[case.condition][1](left.row, right.row)
+
+    def _let_go(self, side: int, watermark: int, outcome: OracleOutcome) -> None:
+        """A tuple that comes later is later than the watermark."""
+        case, staying = self._case, []
+        for each in self._waiting[side]:
+            last = each.time + (case.within.after if side == 0 else case.within.before)
+            if last > watermark:
+                staying.append(each)
+            elif case.keeps[side] and not each.has_matched:
+                pair = (each.row, None) if side == 0 else (None, each.row)
+                outcome.results.append(case.result(*pair))
+        self._waiting[side][:] = staying
+
+    def published(self, results: list[Row]) -> list[Row]:
+        return results
+
+    def open_windows(self) -> dict[Identity, Row]:
+        found: dict[Identity, Row] = {}
+        for side in _SIDES:
+            for each in self._waiting[side]:
+                first = each.place // self._case.piece_rows * self._case.piece_rows
+                empty: Row = {OPENED: each.batch, "tuples": (), "matched": ()}
+                piece = found.setdefault(((each.batch, side, first), None), empty)
+                piece["tuples"] += (exact(each.row),)
+                if self._case.keeps[side]:
+                    piece["matched"] += (each.has_matched,)
+        return found
+
+
+@dataclass(frozen=True)
+class JoinCase:
+    """Batches for a join. See `tests.support.engine.CrashCase`."""
+
+    schemas: tuple[pa.Schema, pa.Schema]
+    on: tuple[str, ...]
+    within: Interval
+    how: str
+    batches: tuple[PortRows, ...] = field(repr=False)
+    piece_rows: int = 1 << 16
+    condition: str | None = None
+
+    def code(self) -> Any:
+        return None if self.condition is None else _CONDITIONS[self.condition][0]
+
+    def operator(self) -> Join:
+        left, right = self.schemas
+        return Join(
+            left,
+            right,
+            on=self.on,
+            within=self.within,
+            how=self.how,
+            condition=self.code(),
+            piece_rows=self.piece_rows,
+        )
+
+    def oracle(self) -> JoinOracle:
+        return JoinOracle(self)
+
+    @property
+    def keeps(self) -> tuple[bool, bool]:
+        """Whether unmatched tuples of each side come out."""
+        return self.how in ("left", "full"), self.how in ("right", "full")
+
+    def time_of(self, side: int, row: Row) -> int | None:
+        """The time of a tuple in microseconds."""
+        name = (self.within.left, self.within.right)[side]
+        unit = self.schemas[side].field(name).type.unit
+        return None if row[name] is None else _US[unit](row[name])
+
+    def result(self, left: Row | None, right: Row | None) -> Row:
+        """The row that a pair, or one tuple alone, comes out as."""
+        sides, made = (left, right), {}
+        for name in self.on:
+            made[name] = (left or right or {})[name]
+        for side, suffix in enumerate(("_left", "_right")):
+            for name in self.schemas[side].names:
+                if name not in self.on:
+                    is_twice = name in self.schemas[1 - side].names
+                    value = (sides[side] or {}).get(name)
+                    made[name + (suffix if is_twice else "")] = value
+        return made
+
+    def shuffled(self, rows: PortRows, rng: random.Random) -> PortRows:
+        assert rows.order is not None
+        order = rows.order.tolist()
+        rng.shuffle(order)
+        tables = tuple(shuffled(table, rng) for table in rows.tables)
+        return PortRows(tables, np.array(order, dtype=np.uint8))
+
+    def split(self, rows: PortRows, buckets: int) -> list[PortRows]:
+        if buckets == 1:
+            return [rows]
+        assert rows.order is not None
+        of_ports = [
+            [crc32(repr([row[name] for name in self.on]).encode()) % buckets for row in plain]
+            for plain in map(plain_rows, rows.tables)
+        ]
+        ports = [iter(numbers) for numbers in of_ports]
+        of_order = [next(ports[port]) for port in rows.order.tolist()]
+        parts = []
+        for bucket in range(buckets):
+            tables = tuple(
+                table.take(pa.array([i for i, n in enumerate(numbers) if n == bucket], pa.int64()))
+                for table, numbers in zip(rows.tables, of_ports, strict=True)
+            )
+            order = [p for p, n in zip(rows.order.tolist(), of_order, strict=True) if n == bucket]
+            parts.append(PortRows(tables, np.array(order, dtype=np.uint8)))
+        return parts
+
+    def given(self, batch: int) -> BatchInput:
+        """A batch with the watermarks that the engine would have given it."""
+        before = self._watermark(batch - 1) if batch else None
+        return BatchInput.of(batch, self.batches[batch], before, self._watermark(batch))
+
+    def _watermark(self, batch: int) -> int | None:
+        marks = []
+        for side, delay in enumerate((self.within.left_delay, self.within.right_delay)):
+            rows = [r for each in self.batches[:batch] for r in plain_rows(each.tables[side])]
+            times = [t for t in (self.time_of(side, row) for row in rows) if t is not None]
+            if not times:
+                return None
+            marks.append(max(times) - delay)
+        return min(marks)
+
+    def outcome(
+        self,
+        oracle: JoinOracle,
+        batch: int,
+        rows: PortRows,
+        late_before: int | None,
+        watermark: int | None,
+    ) -> OracleOutcome:
+        return oracle.process(batch, list(in_order(rows)), late_before, watermark)
+
+    def expected(self, oracle: JoinOracle, logged: Segment) -> OracleOutcome:
+        rows = read_ports(logged, self.operator().ports)
+        times = [logged.footer.attributes[name] for name in ("late_before", "watermark")]
+        return oracle.process(logged.batch, list(in_order(rows)), *times)
+
+    def footprint_states(self, operator: Join, footprints: pa.RecordBatch) -> dict[Identity, Row]:
+        states: dict[Identity, Row] = {}
+        for row in plain_rows(footprints):
+            identity = ((row[OPENED], row["side"], row["first"]), None)
+            assert identity not in states, f"piece {identity} is there twice"
+            states[identity] = {name: row[name] for name in (OPENED, "tuples", "since")}
+        return states
+
+    def states(self, operator: Join, state: JoinState) -> dict[Identity, Row]:
+        slots = state.list_oldest()
+        footprints = operator.footprints(state, slots, 0)
+        footprints.validate(full=True)
+        found: dict[Identity, Row] = {}
+        for place, piece in enumerate(state.read_pieces(slots)):
+            side, (numbers,) = int(piece["side"]), state.waiting_in(piece.reshape(1))
+            waiting = state.sides[side]
+            row: Row = plain_rows(footprints.slice(place, 1))[0]
+            tuples = plain_rows(waiting.rows.take(numbers))
+            assert row["tuples"] == len(tuples)
+            flags = waiting.tuples["is_matched"][numbers].tolist() if self.keeps[side] else []
+            found[((row[OPENED], row["side"], row["first"]), None)] = {
+                OPENED: row[OPENED],
+                "tuples": tuple(exact(each) for each in tuples),
+                "matched": tuple(map(bool, flags)),
+            }
+        return found
+
+
+#: Types of keys and of other columns, with what makes values of them.
+_KEYS: tuple[tuple[pa.DataType, Callable[[int], Any]], ...] = (
+    (pa.int32(), int),
+    (pa.int64(), lambda n: n << 40),
+    (pa.string(), lambda n: "key " * n),
+    (pa.date32(), int),
+    (pa.decimal128(12, 2), lambda n: Decimal(n).scaleb(-2)),
+)
+_OTHERS: tuple[tuple[pa.DataType, Callable[[random.Random], Any]], ...] = (
+    (pa.string(), lambda rng: rng.choice(("", "x", "longer " * 20, "ß\0"))),
+    (pa.float64(), lambda rng: rng.choice((0.0, -0.0, 1.5, float("inf")))),
+    (pa.list_(pa.int16()), lambda rng: [rng.randrange(9)] * rng.randrange(4)),
+    (
+        pa.struct([("a", pa.int64()), ("b", pa.string())]),
+        lambda rng: {"a": rng.randrange(9), "b": "?"},
+    ),
+    (pa.binary(), lambda rng: rng.randbytes(rng.randrange(5))),
+    (pa.bool_(), lambda rng: rng.random() < 0.5),
+)
+
+
+def random_join(rng: random.Random) -> JoinCase:
+    """A few keys, with times that go on and are sometimes late, null or far ahead."""
+    keys = rng.sample(_KEYS, rng.choice((1, 1, 2)))
+    on = tuple(f"k{place}" for place in range(len(keys)))
+    times = rng.choice((("at", "at"), ("seen", "clicked")))
+    units = rng.choice((("us", "us"), ("us", "ms"), ("ns", "us")))
+    others = [rng.sample(_OTHERS, rng.randrange(3)) for _ in _SIDES]
+    left, right = (
+        pa.schema(
+            [
+                *(pa.field(name, kind) for name, (kind, _) in zip(on, keys, strict=True)),
+                pa.field("value", pa.int64()),
+                *(pa.field(f"c{n}", kind) for n, (kind, _) in enumerate(others[side])),
+                pa.field(times[side], pa.timestamp(units[side])),
+            ]
+        )
+        for side in _SIDES
+    )
+    lengths = (0, 1, 2 * _SECOND, 10 * _SECOND)
+    within = Interval(
+        *times,
+        rng.choice(lengths),
+        rng.choice(lengths),
+        rng.choice((0, _SECOND)),
+        rng.choice((0, 5 * _SECOND)),
+    )
+    distinct, now, batches = rng.choice((1, 3, 12)), 0, []
+    far = rng.choice((0.0, 0.0, 0.02))
+    for _ in range(rng.randrange(2, 12)):
+        sides = rng.choice(((0, 1), (0, 1), (0, 1), (0,), (1,)))
+        placed: list[tuple[int, list[Any]]] = []
+        for _ in range(rng.choice((0, 1, 5, 20))):
+            side, now = rng.choice(sides), now + rng.randrange(_SECOND)
+            at = now - rng.choice((0, 0, 0, 3 * _SECOND, 20 * _SECOND))
+            at += 100_000 * _SECOND if rng.random() < far else 0
+            number = rng.randrange(distinct)
+            made = [None if rng.random() < 0.05 else make(number) for _, make in keys]
+            made += [None if rng.random() < 0.1 else rng.randrange(50)]
+            made += [None if rng.random() < 0.2 else make(rng) for _, make in others[side]]
+            made += [None if rng.random() < 0.05 else _in_unit(at, units[side])]
+            placed.append((side, made))
+        batches.append(_port_rows((left, right), placed, rng.choice((0, 3))))
+    return JoinCase(
+        (left, right),
+        on,
+        within,
+        rng.choice(("inner", "left", "right", "full")),
+        tuple(batches),
+        piece_rows=rng.choice((1, 2, 3, 7, 1 << 16)),
+        condition=rng.choice((None, None, "in order", "even")),
+    )
+
+
+def _in_unit(us: int, unit: str) -> int:
+    return {"us": us, "ms": us // 1000, "ns": us * 1000 + 7}[unit]
+
+
+def _port_rows(
+    schemas: Sequence[pa.Schema], placed: Sequence[tuple[int, list[Any]]], offset: int = 0
+) -> PortRows:
+    tables = tuple(
+        batch_of(schema, [row for at, row in placed if at == side], offset)
+        for side, schema in enumerate(schemas)
+    )
+    return PortRows(tables, np.array([side for side, _ in placed], dtype=np.uint8))
+
+
+def small_join(batches: int = 4, how: str = "full") -> JoinCase:
+    """Three keys; some tuples match, some leave alone, one waits far longer than all others."""
+    schemas = tuple(
+        pa.schema([("key", pa.string()), (name, pa.int32()), ("at", pa.timestamp("us"))])
+        for name in ("cost", "gain")
+    )
+    made = []
+    for batch in range(batches):
+        placed = []
+        for place in range(7):
+            key = None if place == 5 else "abc"[(batch + place) * place % 3]
+            at = (10 * batch + place * (-1) ** place) * _SECOND
+            at += 10_000 * _SECOND if (batch, place) == (1, 2) else 0
+            placed.append(((place + batch) % 3 % 2, [key, 10 * batch + place, at]))
+        made.append(_port_rows(schemas, placed))
+    within = Interval("at", "at", 2 * _SECOND, 6 * _SECOND, 3 * _SECOND, 0)
+    assert len(schemas) == 2
+    return JoinCase(schemas, ("key",), within, how, tuple(made), piece_rows=3)

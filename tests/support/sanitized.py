@@ -45,6 +45,9 @@ def main() -> None:
     _stand_in(chosen.library)
 
     from tests.support.checks import check_against_oracle, check_fork, check_restricted_replay
+    from tests.support.joining import random_join
+    from tests.support.joining_checks import check_against_oracle as check_join
+    from tests.support.joining_checks import check_rebuilt
     from tests.support.strategies import random_case
     from tests.support.tables import ExactMemory, cramped
     from trailmark.kernel.fingerprints import fingerprint
@@ -62,6 +65,9 @@ def main() -> None:
             check_against_oracle(case, ExactMemory)
             check_restricted_replay(random_case(rng), rng, ExactMemory)
             check_fork(random_case(rng), rng, origin_follows=seed % 2 == 0)
+            if seed % 5 == 0:
+                check_join(random_join(rng), ExactMemory)
+                check_rebuilt(random_join(rng), rng, ExactMemory)
     print("done", flush=True)
 
 

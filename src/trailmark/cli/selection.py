@@ -95,6 +95,8 @@ class Selection:
                 table = table.filter(
                     pc.equal(table.column(_KIND), _scalar(str(int(footprint)), pa.int8()))
                 )
+            if any(key.column not in table.schema.names for key in self.keys):
+                continue  # footprints of a join are of tuples of many keys
             for key in self.keys:
                 table = table.filter(key.matches(table))
             yield name, table

@@ -207,9 +207,14 @@ def _as_text(column: pa.Array) -> pa.Array:
         entries = compute.binary_join_element_wise(keys, items, ": ")
         lists = pa.ListArray.from_arrays(column.offsets, entries)
         return _joined(lists, "{", "}")
+    if pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_field))
     if pa.types.is_list(column.type):
         elements = _as_text(column.values).fill_null("null")
-        return _joined(pa.ListArray.from_arrays(column.offsets, elements), "[", "]")
+        text = _joined(pa.ListArray.from_arrays(column.offsets, elements), "[", "]")
+        return compute.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
+    if pa.types.is_struct(column.type):
+        return _struct_as_text(column)
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     if not pa.types.is_binary(column.type):
@@ -222,6 +227,17 @@ def _as_text(column: pa.Array) -> pa.Array:
     doubled = np.frombuffer(offsets, dtype=np.int32)[: len(column) + 1] * 2
     buffers = [validity, pa.py_buffer(doubled.tobytes()), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(column), buffers)
+
+
+def _struct_as_text(column: pa.StructArray) -> pa.Array:
+    """All fields of each value, by name."""
+    fields = [
+        compute.binary_join_element_wise(f"{field.name}: ", _as_text(each).fill_null("null"), "")
+        for field, each in zip(column.type, column.flatten(), strict=True)
+    ]
+    inner = compute.binary_join_element_wise(*fields, ", ") if fields else pa.scalar("")
+    text = compute.binary_join_element_wise("{", inner, "}", "")
+    return compute.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
 
 
 def _joined(lists: pa.ListArray, first: str, last: str) -> pa.Array:

@@ -164,6 +164,7 @@ class JoinCase:
     batches: tuple[PortRows, ...] = field(repr=False)
     piece_rows: int = 1 << 16
     condition: str | None = None
+    most_pairs: int = 1 << 20
 
     def code(self) -> Any:
         return None if self.condition is None else _CONDITIONS[self.condition][0]
@@ -178,6 +179,7 @@ class JoinCase:
             how=self.how,
             condition=self.code(),
             piece_rows=self.piece_rows,
+            most_pairs=self.most_pairs,
         )
 
     def oracle(self) -> JoinOracle:

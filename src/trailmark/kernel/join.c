@@ -21,11 +21,12 @@ typedef struct {
 /* The state of a key: its newest tuple of each side. */
 typedef struct { uint32_t newest[2]; } tm_chains;
 
-/* A left and a right tuple match if the right one is at most `before` earlier and `after` later. With `adds`
- * tuples that arrive wait from then on; with `only_unmatched` they are not paired with those that have matched. */
+/* A left and a right tuple match if the right one is at most `before` earlier and `after` later. No more than
+ * `most` pairs are wanted. With `adds` tuples that arrive wait from then on; with `only_unmatched` they are not
+ * paired with those that have matched. */
 typedef struct {
     tm_tuple *left, *right;
-    int64_t before, after, adds, only_unmatched;
+    int64_t before, after, most, adds, only_unmatched;
 } tm_join;
 
 /* Tuples in the order in which they count: their sides, times, keys, and numbers on their side if they wait. */
@@ -118,12 +119,12 @@ PREFETCHING prefetch_chain(const tm_table *keys, const tm_join *join, int64_t ke
 }
 
 /* Counts the partners of each tuple among those that wait when it arrives, and notes the newest of its key then;
- * returns how many pairs there are. `steps` is how many tuples were looked at. */
+ * returns how many pairs there are, and stops when these are too many. `steps` is how many tuples were looked at. */
 int64_t tm_join_count(tm_table *keys, const tm_join *join, const tm_arrivals *arrivals, uint32_t *newest,
                       int64_t *counts, int64_t *steps) {
     int64_t total = 0;
     *steps = 0;
-    for (int64_t i = 0; i < arrivals->count; i++) {
+    for (int64_t i = 0; i < arrivals->count && total <= join->most; i++) {
         int side = arrivals->side[i];
         int64_t key = arrivals->key[i];
         if (i + SLOT_AHEAD < arrivals->count) {

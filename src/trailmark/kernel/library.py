@@ -112,7 +112,7 @@ class KeyPieces(ctypes.Structure):
 class Join(ctypes.Structure):
     _fields_ = [
         *[(name, c_void_p) for name in ("left", "right")],
-        *[(name, c_int64) for name in ("before", "after", "adds", "only_unmatched")],
+        *[(name, c_int64) for name in ("before", "after", "most", "adds", "only_unmatched")],
     ]
 
 

@@ -58,7 +58,7 @@ class Chains:
             self.counts[each] += 1
         side, time = np.array(sides, dtype=np.uint8), np.array(times, dtype=np.int64)
         key = self.slots(keys)
-        join = Join(address(self.tuples[0]), address(self.tuples[1]), *self.length, 1, 0)
+        join = Join(address(self.tuples[0]), address(self.tuples[1]), *self.length, 1 << 40, 1, 0)
         arrivals = Arrivals(address(side), address(time), address(key), address(number), len(sides))
         newest, counts = np.empty(len(sides), np.uint32), np.empty(len(sides), np.int64)
         steps = np.zeros(1, dtype=np.int64)

@@ -6,7 +6,6 @@ matched, and lets those go whose time is over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,6 @@ from trailmark.operators.user_code import joined
 from trailmark.state.table import Slots
 from trailmark.values import dataclass
 from trailmark.windows.interval import Interval
-
-Takes = Callable[[int, Numbers], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,8 @@ class JoinBatch:
     def process(self) -> Outcome:
         """Takes the batch in."""
         state, given = self._state, self._given
-        matching = Matching(state, self._arrivals, self._rules.within, adds=True)
+        rules = self._rules
+        matching = Matching(state, self._arrivals, rules.within, most=rules.most_pairs)
         self._pair(matching)
         leaving = [self._evict(side) for side in (LEFT, RIGHT)]
         opened = [self._open(side, matching.numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
@@ -76,7 +74,7 @@ class JoinBatch:
         state.tidy()
         changed = np.unique(np.concatenate([slots, *self._changed]))
         return Outcome(
-            joined(self._results, self._rules.columns.schema),
+            joined(self._results, rules.columns.schema),
             slots,
             changed[state.are_open(changed)] if given.lists_changed else slots[:0],
             closed=joined(self._closed, IDENTITY),
@@ -87,7 +85,7 @@ class JoinBatch:
     def replay(self, where: str) -> None:
         """Brings the pieces that are in the state up to this batch."""
         if any(side.keeps for side in self._rules.sides):
-            matching = Matching(self._state, self._arrivals, self._rules.within, adds=False)
+            matching = Matching(self._state, self._arrivals, self._rules.within)
             found = [self._met_again(matching, pairs) for pairs in matching.parts()]
             for side, waiting in enumerate(self._state.sides):
                 for numbers in found:
@@ -107,7 +105,7 @@ class JoinBatch:
 
     def _pair(self, matching: Matching) -> None:
         """Pairs tuples, and notes which have found a partner."""
-        pairs = matching.pairs(self._rules.most_pairs, self._given.batch)
+        pairs = matching.pairs(self._given.batch)
         numbers = [matching.of_side(pairs, side) for side in (LEFT, RIGHT)]
         left, right = (
             waiting.rows.take(each)
@@ -164,12 +162,10 @@ class JoinBatch:
         limit = self._rules.limit(side, self._given.watermark)
         if limit is None:
             return nobody
-        slots, pieces = self._state.in_order(side)
-        is_met = pieces["since"] <= limit
-        if not is_met.any():
+        slots, pieces = self._state.in_order(side, limit)
+        if not len(slots):
             return nobody
-        slots, pieces, times = slots[is_met], pieces[is_met], self._state.sides[side].tuples["time"]
-        leaving = nobody
+        leaving, times = nobody, self._state.sides[side].tuples["time"]
         for piece, numbers in zip(pieces, self._state.waiting_in(pieces), strict=True):
             stays = times[numbers] > limit
             leaving.append(numbers[~stays])

@@ -113,7 +113,7 @@ class RowBlocks:
         parts = [self._open(block) for block in blocks] + self._added
         firsts = np.cumsum([0, *(part.num_rows for part in parts)])
         block_of = np.searchsorted(firsts, numbers, side="right") - 1
-        met = np.unique(block_of)
+        met = np.flatnonzero(np.bincount(block_of))
         if len(met) == 1:
             return _taken(parts[met[0]], numbers - firsts[met[0]])
         order = np.argsort(block_of, kind="stable")

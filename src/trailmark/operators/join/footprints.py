@@ -215,7 +215,6 @@ class JoinFootprints:
             state.note_disorder()
         taken = joined([each.rows for each in found], self._schemas[side])
         has_null = self._rules[side].has_null_key(taken)
-        waiting.make_room(taken.num_rows)
         keys = state.key_slots(taken, has_null, adds=True)
         numbers = waiting.add(taken, linked=False)
         pieces["at"][mine] = numbers[0] + np.cumsum([0, *(len(e.times) for e in found[:-1])])

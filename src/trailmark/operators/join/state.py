@@ -152,11 +152,14 @@ class JoinState(StateTable):
         """What names pieces."""
         return identity_rows(self.opened(slots), self.read_pieces(slots))
 
-    def in_order(self, side: int) -> tuple[Slots, npt.NDArray[Any]]:
-        """The pieces of a side as their tuples came."""
+    def in_order(self, side: int, limit: int | None = None) -> tuple[Slots, npt.NDArray[Any]]:
+        """The pieces of a side as their tuples came; only those with times up to ``limit``, if
+        there is one."""
         slots = self.list_oldest()
         pieces = self.read_pieces(slots)
         is_mine = pieces["side"] == side
+        if limit is not None:
+            is_mine &= pieces["since"] <= limit
         slots, pieces = slots[is_mine], pieces[is_mine]
         order = np.lexsort((pieces["first"], self.opened(slots)))
         return slots[order], pieces[order]

@@ -83,7 +83,7 @@ class Waiting:
         """Where they begin."""
         return self._region.address
 
-    def make_room(self, more: int) -> None:
+    def _make_room(self, more: int) -> None:
         """Makes sure that so many more fit."""
         total = self.count + more
         if total > _MOST:
@@ -98,6 +98,7 @@ class Waiting:
     def add(self, rows: pa.RecordBatch, *, linked: bool) -> Numbers:
         """Numbers the rows; the caller, or the kernel, writes their times and keys."""
         first = self.count
+        self._make_room(rows.num_rows)
         self.rows.add(rows)
         self._numbers[0] = first + rows.num_rows
         if linked:

@@ -19,6 +19,7 @@ from trailmark.windows.functions import (
     sum,
     variance,
 )
+from trailmark.windows.interval import interval
 from trailmark.windows.spec import count_window, time_window
 
 if _typing.TYPE_CHECKING:
@@ -36,6 +37,7 @@ if _typing.TYPE_CHECKING:
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.apply import apply
     from trailmark.spark.explain import explain, explanation
+    from trailmark.spark.join import join
     from trailmark.spark.listener import listen
     from trailmark.spark.register import register
     from trailmark.streams.table import read_table
@@ -59,6 +61,8 @@ __all__ = [
     "explain",
     "explanation",
     "first",
+    "interval",
+    "join",
     "last",
     "listen",
     "max",
@@ -84,6 +88,7 @@ _LATER = {
     "aggregate": "trailmark.spark.aggregate",
     "apply": "trailmark.spark.apply",
     **dict.fromkeys(("explain", "explanation"), "trailmark.spark.explain"),
+    "join": "trailmark.spark.join",
     "listen": "trailmark.spark.listener",
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",

@@ -13,7 +13,7 @@ import trailmark
 def test_public_names_are_sorted_and_complete() -> None:
     assert list(trailmark.__all__) == sorted(trailmark.__all__)
     later = {  # imported when they are asked for
-        *("aggregate", "apply", "explain", "explanation", "listen"),
+        *("aggregate", "apply", "explain", "explanation", "join", "listen"),
         *("read_table", "register", "testing"),
         *("Continuous", "CostBenefit", "Delta", "FullSnapshot"),
         *("NoCheckpoint", "Periodic", "SlowWindows", "UpstreamBackup"),

@@ -24,21 +24,21 @@ def key_columns(by: str | Sequence[str] | None) -> list[str] | None:
     return None if by is None else key_names(by)
 
 
-def check_columns(df: DataFrame) -> None:
+def check_columns(df: DataFrame, argument: str = "df") -> None:
     """Refuses columns that a log cannot have."""
     names = df.columns
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SettingError(
             f"Two columns of the DataFrame are named {twice[0]!r}.",
-            where="df",
+            where=argument,
             fix="Rename one, or select the columns that the operator needs.",
         )
     for name in names:
         if name.startswith("$"):
             raise SettingError(
                 f"Names that begin with $ are used by the log: {name!r}.",
-                where="df",
+                where=argument,
                 fix="Rename the column.",
             )
 

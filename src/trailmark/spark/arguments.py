@@ -90,20 +90,22 @@ class CommonArguments:
         )
 
 
-def check_dataframe(df: DataFrame) -> None:
+def check_dataframe(df: DataFrame, argument: str = "df") -> None:
     """Refuses what no operator can work on, and sessions whose workers could not."""
-    check_classic(df)
+    check_classic(df, argument)
     check_workers(df.sparkSession)
 
 
-def check_classic(df: DataFrame) -> None:
+def check_classic(df: DataFrame, argument: str = "df") -> None:
     """Refuses what is no DataFrame of this driver's."""
     if not isinstance(df, DataFrame):
-        raise SettingError(f"df must be a DataFrame, got {type(df).__name__}.", where="df")
+        raise SettingError(
+            f"{argument} must be a DataFrame, got {type(df).__name__}.", where=argument
+        )
     if not isinstance(df, ClassicDataFrame):
         raise SettingError(
             "Spark Connect is not supported.",
-            where="df",
+            where=argument,
             fix="Run the query in a session of its own driver.",
         )
 

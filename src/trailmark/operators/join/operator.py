@@ -21,7 +21,7 @@ from trailmark.operators.join.arguments import (
     how_of,
 )
 from trailmark.operators.join.arrivals import Arrivals, SideRules
-from trailmark.operators.join.batch import JoinBatch, JoinRules
+from trailmark.operators.join.batch import JoinBatch, JoinRules, waiting_in_vain
 from trailmark.operators.join.columns import PairColumns
 from trailmark.operators.join.condition import Condition, condition_name
 from trailmark.operators.join.footprints import TUPLES, JoinFootprints
@@ -174,6 +174,10 @@ class Join:
                 is_met = pieces["until"] >= times.min() - earlier
                 is_touched |= is_mine & is_met & (pieces["since"] <= times.max() + later)
         return slots[is_touched]
+
+    def unmatched(self, state: JoinState) -> pa.RecordBatch:
+        """What comes out when nothing more will come: tuples that have waited in vain."""
+        return waiting_in_vain(self._rules, state)
 
     # Results and footprints
 

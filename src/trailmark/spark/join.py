@@ -1,0 +1,186 @@
+"""`tm.join`: two DataFrames of PySpark in, the pairs that belong together out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from trailmark.checkpoint.policy import Policy
+from trailmark.errors import SettingError
+from trailmark.operators.join import Join
+from trailmark.operators.join.arguments import SIDES, How, how_of
+from trailmark.operators.join.condition import Condition, condition_name
+from trailmark.operators.join.operator import MOST_PAIRS
+from trailmark.settings import Durability
+from trailmark.spark.apply_arguments import check_columns
+from trailmark.spark.arguments import CommonArguments, check_dataframe
+from trailmark.spark.operate import Operation, operate
+from trailmark.spark.schemas import arrow_schema
+from trailmark.spark.types import arrow_type
+from trailmark.spark.workers import check_sendable
+from trailmark.windows.interval import Interval
+
+
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: str | Sequence[str],
+    within: Interval,
+    how: str = "inner",
+    condition: str | Column | Condition | None = None,
+    path: str | os.PathLike[str],
+    checkpoint: Policy | None = None,
+    recover_within: str | timedelta | None = None,
+    buckets: int | None = None,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    most_pairs: int = MOST_PAIRS,
+    retain_batches: int | None = 100,
+    durability: Durability | Literal["synced", "unsynced"] = Durability.SYNCED,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> DataFrame:
+    """Join two streams by key and time, with state that recovers in bounded time.
+
+    The result is a DataFrame like any other. It has the key columns, then the other columns of the
+    left and of the right side.
+
+    Parameters
+    ----------
+    left, right
+        Two streaming DataFrames. Two that do not stream are joined as one batch, without logs.
+    on
+        Key column that both have, or a list of them, with the same types. A null equals nothing.
+    within
+        :func:`trailmark.interval`: which columns have the times, how far apart those of a pair may
+        lie, and how late tuples may come.
+    how
+        ``"inner"``; or ``"left"``, ``"right"``, ``"full"``, which also give the tuples of one or
+        both sides that found no partner, once their time is over. Spark's other names for these
+        will do, too.
+    condition
+        What else has to hold of a pair. A function over the rows of both sides, pair by pair, which
+        returns an Arrow or NumPy array of booleans; for inner joins also an expression of Spark's
+        over the columns of the result.
+    path
+        Directory or ``s3://`` URL of this operator's logs; it belongs to one query. Executors on
+        several hosts need a path that all of them reach.
+    checkpoint
+        Policy, such as ``tm.Continuous(q=200_000)``; never changes results, only costs.
+    recover_within
+        Instead of ``checkpoint``: how long the recovery of a bucket may take. Default 5 seconds.
+    buckets
+        Parts of the state, each with logs of its own; fixed once the logs exist. Default: as many
+        as Spark runs tasks at a time.
+    suffixes
+        What columns get that both sides have by the same name.
+    most_pairs
+        A batch in which a bucket makes more pairs is refused: some key is nearly everybody's.
+    retain_batches
+        Results stay in the log for so many batches after everybody has them; None keeps them all.
+    durability
+        ``"synced"``, or ``"unsynced"`` to let a power failure take the newest batches.
+    cache_dir
+        Where the hosts keep state between batches. Default: shared memory.
+
+    Examples
+    --------
+    >>> clicked = tm.join(                                            # doctest: +SKIP
+    ...     impressions,
+    ...     clicks,
+    ...     on="ad_id",
+    ...     within=tm.interval("seen_at", "clicked_at", after="1 hour", delay="10 minutes"),
+    ...     how="left",
+    ...     path="/data/clicked",
+    ...     recover_within="2 seconds",
+    ... )
+    """
+    _check_sides(left, right)
+    common = CommonArguments.checked(
+        path,
+        checkpoint=checkpoint,
+        recover_within=recover_within,
+        buckets=buckets,
+        retain_batches=retain_batches,
+        durability=durability,
+        cache_dir=cache_dir,
+    )
+    expression = _expression(condition, how_of(how))
+    operator = Join(
+        _logged(left, "left", on),
+        _logged(right, "right", on),
+        on=on,
+        within=within,
+        how=how,
+        condition=None if expression is not None else condition,  # type: ignore[arg-type]
+        suffixes=suffixes,
+        most_pairs=most_pairs,
+    )
+    if expression is None and condition is not None:
+        check_sendable(condition, condition_name(condition))  # type: ignore[arg-type]
+    operation = Operation(
+        "join",
+        operator,
+        keys=operator.keys,
+        results_from="on",
+        known_fields=_result_fields(left, right, operator),
+        at_end=operator.unmatched,
+    )
+    results = operate((left, right), operation, common)
+    return results if expression is None else results.where(expression)
+
+
+def _check_sides(left: Any, right: Any) -> None:
+    """Refuses sides that cannot be in one query."""
+    for name, df in zip(SIDES, (left, right), strict=True):
+        check_dataframe(df, name)
+        check_columns(df, name)
+    if left.isStreaming != right.isStreaming:
+        still = "right" if left.isStreaming else "left"
+        raise SettingError(
+            f"One of the two DataFrames streams, and the {still} one does not.",
+            where=still,
+            fix="Spark joins a stream with a table by itself, and needs no state for it: "
+            "stream.join(table, on).",
+        )
+
+
+def _logged(df: DataFrame, side: str, on: object) -> pa.Schema:
+    """The columns of a side as they are logged; nothing is known of nulls in them."""
+    for name in [on] if isinstance(on, str) else on if isinstance(on, Sequence) else ():
+        if name in df.columns:
+            arrow_type(df.schema[name], "on")  # refuses what cannot be a key on Spark
+    return arrow_schema(df.schema.toNullable(), side, "a log")
+
+
+def _expression(condition: object, how: How) -> Column | None:
+    """A condition that Spark evaluates behind the operator, if it is one of these."""
+    if not isinstance(condition, str | Column):
+        return None
+    if how is not How.INNER:
+        raise SettingError(
+            "Whether a tuple has found a partner is known before Spark could evaluate the "
+            f"condition {condition!s}.",
+            where="condition",
+            fix="Give a function for joins that are not inner: def condition(left, right), which "
+            "takes the rows of both sides, pair by pair, and returns booleans.",
+        )
+    return F.expr(condition) if isinstance(condition, str) else condition
+
+
+def _result_fields(
+    left: DataFrame, right: DataFrame, operator: Join
+) -> tuple[spark.StructField, ...]:
+    """The columns of the results with the types that they have in the DataFrames."""
+    given = [left.schema[name] for name in operator.keys]
+    given += [f for df in (left, right) for f in df.schema if f.name not in operator.keys]
+    return tuple(
+        spark.StructField(shown.name, came.dataType, True)
+        for shown, came in zip(operator.shown_schema, given, strict=True)
+    )

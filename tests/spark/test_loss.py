@@ -12,28 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import trailmark as tm
+from tests.support.spark_apply import Total
 from tests.support.spark_feed import Feed, Query, logged_segments
 from trailmark.errors import SettingError
 from trailmark.records import FrameKind, Stream
 
 _ITEMS = 6
-
-
-class Running:
-    """How many rows there were so far."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-
-    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        self.rows += batch.num_rows
-        return pa.RecordBatch.from_pydict({"rows": pa.array([self.rows], pa.int64())})
-
-    def get_checkpoint(self) -> bytes:
-        return str(self.rows).encode()
-
-    def restore_checkpoint(self, state: bytes) -> None:
-        self.rows = int(state)
 
 
 def _orders() -> pa.Table:
@@ -95,7 +79,7 @@ def test_an_operator_of_the_users_own_goes_on_from_its_last_checkpoint(
         feed.add(*[_orders() for _ in range(batches)])
         running = tm.apply(
             feed.stream(),
-            Running,
+            Total,
             schema="rows long",
             path=tmp_path / "log",
             checkpoint=tm.Periodic(3),
@@ -124,5 +108,5 @@ def test_an_operator_of_the_users_own_goes_on_from_its_last_checkpoint(
 def test_loss_without_logs_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     stream = Feed(spark, tmp_path / "in", "item int").stream()
     with pytest.raises(SettingError, match="without logs") as refused:
-        tm.apply(stream, Running, schema="rows long", checkpoint=None, loss="bounded")
+        tm.apply(stream, Total, schema="rows long", checkpoint=None, loss="bounded")
     assert refused.value.where == "loss"

@@ -89,6 +89,10 @@ bench-spark: java ## Speed on Spark against its limits; exit code 1 if any is sh
 bench-operators: java ## Speed of users' operators against Spark's own; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.operators
 
+.PHONY: bench-joins
+bench-joins: java ## Speed of joins against Spark's own; exit code 1 if any is short
+	$(SPARK) $(BIN)/python -m bench.joins
+
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams

@@ -41,7 +41,7 @@ OBJECTIVE = "2 seconds"
 WARM_UP = 1
 SCHEMA = "item_id long, price double"
 OUTPUT = "item_id long, n long, highest double"
-_ROCKSDB = {
+ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -252,7 +252,7 @@ def main() -> int:
         if arguments.only in (None, "recovery"):
             recover_many(report, root / "recovery", 500_000)
         if arguments.only in (None, "whole", "keyed"):
-            spark = start_session(settings=_ROCKSDB)
+            spark = start_session(settings=ROCKSDB)
             if arguments.only != "keyed":
                 compare_whole(report, spark, root / "whole", arguments.rounds, 1_000_000)
             if arguments.only != "whole":

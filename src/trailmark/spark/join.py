@@ -130,7 +130,7 @@ def join(
         keys=operator.keys,
         results_from="on",
         known_fields=_result_fields(left, right, operator),
-        at_end=operator.unmatched,
+        at_end=operator.finish,
     )
     results = operate((left, right), operation, common)
     return results if expression is None else results.where(expression)

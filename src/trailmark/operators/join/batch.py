@@ -6,7 +6,6 @@ matched, and lets those go whose time is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -67,8 +66,7 @@ class JoinBatch:
         leaving = [self._evict(side) for side in (LEFT, RIGHT)]
         opened = [self._open(side, matching.numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
         for side in (LEFT, RIGHT):
-            numbers = np.concatenate(leaving[side])
-            self._results += _alone(self._rules, state, side, numbers)
+            self._emit_alone(side, np.concatenate(leaving[side]))
         state.arrived += given.rows.num_rows + sum(each.num_rows for each in given.others)
         slots = np.concatenate(opened)
         if given.footprint == given.batch:
@@ -196,28 +194,14 @@ class JoinBatch:
         pieces["position"] = self._state.arrived
         return self._state.open_pieces(Opening(pieces, self._given.batch, self._given.footprint))
 
-
-def waiting_in_vain(rules: JoinRules, state: JoinState) -> pa.RecordBatch:
-    """The tuples that wait and have found no partner, as results."""
-    results: list[pa.RecordBatch] = []
-    for side in (LEFT, RIGHT):
-        _, pieces = state.in_order(side)
-        waiting = list(state.waiting_in(pieces))
-        if waiting:
-            results += _alone(rules, state, side, np.concatenate(waiting))
-    return joined(results, rules.columns.schema)
-
-
-def _alone(
-    rules: JoinRules, state: JoinState, side: int, numbers: Numbers
-) -> Iterator[pa.RecordBatch]:
-    """Those of some tuples that have not matched, if they are wanted."""
-    if not rules.sides[side].keeps:
-        return
-    waiting = state.sides[side]
-    alone = np.sort(numbers[waiting.tuples["is_matched"][numbers] == 0])
-    if len(alone):
-        yield rules.columns.alone(side, waiting.rows.take(alone))
+    def _emit_alone(self, side: int, leaving: Numbers) -> None:
+        """Those that leave without having matched come out, if they are wanted."""
+        if not self._rules.sides[side].keeps:
+            return
+        waiting = self._state.sides[side]
+        alone = np.sort(leaving[waiting.tuples["is_matched"][leaving] == 0])
+        if len(alone):
+            self._results.append(self._rules.columns.alone(side, waiting.rows.take(alone)))
 
 
 def _cut(times: Numbers, places: Numbers, numbers: Numbers, size: int) -> npt.NDArray[Any]:

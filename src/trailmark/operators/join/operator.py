@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trailmark.errors import SettingError
-from trailmark.kernel.columns import whole_numbers
+from trailmark.kernel.columns import contiguous, whole_numbers
 from trailmark.log import PortRows
 from trailmark.operators.identities import Identities
 from trailmark.operators.join.arguments import (
@@ -21,7 +21,7 @@ from trailmark.operators.join.arguments import (
     how_of,
 )
 from trailmark.operators.join.arrivals import Arrivals, SideRules
-from trailmark.operators.join.batch import JoinBatch, JoinRules, waiting_in_vain
+from trailmark.operators.join.batch import JoinBatch, JoinRules
 from trailmark.operators.join.columns import PairColumns
 from trailmark.operators.join.condition import Condition, condition_name
 from trailmark.operators.join.footprints import TUPLES, JoinFootprints
@@ -29,7 +29,7 @@ from trailmark.operators.join.state import CHAINS, IDENTITY, PIECES, JoinState
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
 from trailmark.state.keys import KeyLayout
 from trailmark.state.memory import Memory
-from trailmark.state.table import Slots
+from trailmark.state.table import LAST_BATCH, Slots
 from trailmark.windows.interval import Interval
 
 #: What a batch may make of pairs: beyond it, a key that everybody has is more likely than a wish.
@@ -37,6 +37,8 @@ MOST_PAIRS = 10_000_000
 #: Tuples of a batch and side that are one piece of state.
 PIECE_ROWS = 1 << 16
 MOST_PIECE_ROWS = 1 << 30
+#: A watermark that no time is beyond.
+_AFTER_ALL_TIMES = 1 << 62
 
 
 class Join:
@@ -175,9 +177,13 @@ class Join:
                 is_touched |= is_mine & is_met & (pieces["since"] <= times.max() + later)
         return slots[is_touched]
 
-    def unmatched(self, state: JoinState) -> pa.RecordBatch:
-        """What comes out when nothing more will come: tuples that have waited in vain."""
-        return waiting_in_vain(self._rules, state)
+    def finish(self, state: JoinState) -> pa.RecordBatch:
+        """What comes out when nothing more will come: a batch without rows after all times."""
+        none = PortRows(
+            tuple(contiguous(port.schema.empty_table()) for port in self.ports),
+            np.empty(0, dtype=np.uint8),
+        )
+        return self.process(state, BatchInput.of(LAST_BATCH, none, None, _AFTER_ALL_TIMES)).results
 
     # Results and footprints
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 from zlib import crc32
@@ -108,7 +108,7 @@ class JoinOracle:
         case = self._case
         for other in self._waiting[1 - side]:
             left, right = (new, other) if side == 0 else (other, new)
-            if self._matches(left, right):
+            if self._matches(left, right) and not case.within.is_nearest:
                 left.has_matched = right.has_matched = True
                 outcome.results.append(case.result(left.row, right.row))
         if case.keeps[side] or None not in self._key(new):
@@ -128,6 +128,8 @@ class JoinOracle:
     def _let_go(self, side: int, watermark: int, outcome: OracleOutcome) -> None:
         """A tuple that comes later is later than the watermark."""
         case, staying = self._case, []
+        if case.within.is_nearest and side == 0:
+            self._answer(watermark, outcome)
         for each in self._waiting[side]:
             last = each.time + (case.within.after if side == 0 else case.within.before)
             if last > watermark:
@@ -136,6 +138,16 @@ class JoinOracle:
                 pair = (each.row, None) if side == 0 else (None, each.row)
                 outcome.results.append(case.result(*pair))
         self._waiting[side][:] = staying
+
+    def _answer(self, watermark: int, outcome: OracleOutcome) -> None:
+        """Left tuples whose time is over are paired with the last one before them."""
+        for left in (each for each in self._waiting[0] if each.time <= watermark):
+            matches = [right for right in self._waiting[1] if self._matches(left, right)]
+            if matches:
+                # Of those with the same time, the one that came last.
+                nearest = max(matches, key=lambda right: (right.time, matches.index(right)))
+                left.has_matched = True
+                outcome.results.append(self._case.result(left.row, nearest.row))
 
     def published(self, results: list[Row]) -> list[Row]:
         return results
@@ -148,7 +160,7 @@ class JoinOracle:
                 empty: Row = {OPENED: each.batch, "tuples": (), "matched": ()}
                 piece = found.setdefault(((each.batch, side, first), None), empty)
                 piece["tuples"] += (exact(each.row),)
-                if self._case.keeps[side]:
+                if self._case.has_flags[side]:
                     piece["matched"] += (each.has_matched,)
         return found
 
@@ -189,6 +201,11 @@ class JoinCase:
     def keeps(self) -> tuple[bool, bool]:
         """Whether unmatched tuples of each side come out."""
         return self.how in ("left", "full"), self.how in ("right", "full")
+
+    @property
+    def has_flags(self) -> tuple[bool, bool]:
+        """Whether it is known of the tuples of each side that wait if they have matched."""
+        return (False, False) if self.within.is_nearest else self.keeps
 
     def time_of(self, side: int, row: Row) -> int | None:
         """The time of a tuple in microseconds."""
@@ -285,7 +302,7 @@ class JoinCase:
             row: Row = plain_rows(footprints.slice(place, 1))[0]
             tuples = plain_rows(waiting.rows.take(numbers))
             assert row["tuples"] == len(tuples)
-            flags = waiting.tuples["is_matched"][numbers].tolist() if self.keeps[side] else []
+            flags = waiting.tuples["is_matched"][numbers].tolist() if self.has_flags[side] else []
             found[((row[OPENED], row["side"], row["first"]), None)] = {
                 OPENED: row[OPENED],
                 "tuples": tuple(exact(each) for each in tuples),
@@ -341,6 +358,9 @@ def random_join(rng: random.Random) -> JoinCase:
         rng.choice((0, _SECOND)),
         rng.choice((0, 5 * _SECOND)),
     )
+    how = rng.choice(("inner", "left", "right", "full"))
+    if how in ("inner", "left") and rng.random() < 0.4:
+        within = replace(within, after=0, is_nearest=True)
     distinct, now, batches = rng.choice((1, 3, 12)), 0, []
     far = rng.choice((0.0, 0.0, 0.02))
     for _ in range(rng.randrange(2, 12)):
@@ -361,7 +381,7 @@ def random_join(rng: random.Random) -> JoinCase:
         (left, right),
         on,
         within,
-        rng.choice(("inner", "left", "right", "full")),
+        how,
         tuple(batches),
         piece_rows=rng.choice((1, 2, 3, 7, 1 << 16)),
         condition=rng.choice((None, None, "in order", "even")),

@@ -153,6 +153,30 @@ void tm_join_pairs(const tm_join *join, const tm_arrivals *arrivals, const uint3
     }
 }
 
+/* For left tuples that wait, the number of the latest right one that matches, the newest of those with the same
+ * time; -1 where none does. Returns how many tuples were looked at. */
+int64_t tm_join_nearest(const tm_table *keys, const tm_join *join, const int64_t *numbers, int64_t count,
+                        int64_t *nearest) {
+    int64_t steps = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const tm_tuple *asked = &join->left[numbers[i]];
+        int64_t least = asked->time - join->before, greatest = asked->time + join->after;
+        nearest[i] = -1;
+        uint32_t at = asked->key ? chains_of(keys, asked->key)->newest[1] : 0;
+        while (at) {
+            const tm_tuple *x = &join->right[at - 1];
+            steps++;
+            if (x->greatest < least || x->least > greatest) { at = x->jump; continue; }
+            if (x->time >= least && x->time <= greatest) {
+                nearest[i] = at - 1;
+                least = x->time + 1;               /* those further back came before it */
+            }
+            at = x->previous;
+        }
+    }
+    return steps;
+}
+
 /* Puts tuples that have time and key into their chains, the oldest first. */
 void tm_join_link(tm_table *keys, tm_tuple *tuples, int32_t side, int64_t from, int64_t upto) {
     for (int64_t number = from; number < upto; number++) {

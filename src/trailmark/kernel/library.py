@@ -189,6 +189,7 @@ _SIGNATURES = {
     "tm_join_keys": "pppiqpp",
     "tm_join_count": "pppppp",
     "tm_join_pairs": "ppppqqpp",
+    "tm_join_nearest": "pppqp",
     "tm_join_link": "ppiqq",
     "tm_join_unlink": "pipq",
     "tm_join_release": "ppq",

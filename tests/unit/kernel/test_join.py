@@ -83,6 +83,15 @@ class Chains:
         )
         return list(zip(arrival.tolist(), partner.tolist(), strict=True)), int(steps[0])
 
+    def nearest(self, count: int) -> tuple[list[int], int]:
+        """The nearest right tuple of each of the first left ones, and how many were looked at."""
+        join = Join(address(self.tuples[0]), address(self.tuples[1]), *self.length, 0, 0, 0)
+        numbers, found = np.arange(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        steps = kernel.tm_join_nearest(
+            self.keys.structure, reference(join), address(numbers), count, address(found)
+        )
+        return found.tolist(), int(steps)
+
 
 @pytest.mark.parametrize("seed", range(20))
 def test_all_pairs_are_found_with_the_oldest_partner_first(seed: int) -> None:
@@ -137,6 +146,38 @@ def test_of_a_million_tuples_of_one_key_only_those_near_a_match_are_looked_at(
     assert 30 <= pairs <= 70
     # A logarithm for each time that is asked for, one for each of the few that are out of place.
     assert steps <= pairs + len(asked) * 12 * 2 * math.log2(_MANY)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_nearest_is_the_latest_that_matches_and_of_equal_times_the_newest(seed: int) -> None:
+    rng = random.Random(seed)
+    chains, count = Chains(before=rng.choice((0, 5, 1000)), after=0), 200
+    times = [rng.randrange(60) for _ in range(2 * count)]
+    keys = [rng.randrange(3) for _ in range(2 * count)]
+    chains.arrive([1] * count + [0] * count, times, keys)
+    found, _ = chains.nearest(count)
+    for left, nearest in enumerate(found):
+        time, key = times[count + left], keys[count + left]
+        expected = [
+            (times[right], right)
+            for right in range(count)
+            if keys[right] == key and time - chains.length[0] <= times[right] <= time
+        ]
+        assert nearest == (max(expected)[1] if expected else -1)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_the_nearest_of_a_million_is_found_by_looking_at_few(far: bool) -> None:
+    chains = Chains(before=_MANY, after=0, room=_MANY)
+    times = list(range(_MANY))
+    if far:
+        times[1000] = 10 * _MANY
+    chains.arrive([1] * _MANY, times, [7] * _MANY)
+    asked = [_MANY // 2, _MANY - 100, 2000]
+    chains.arrive([0] * 3, asked, [7] * 3)
+    found, steps = chains.nearest(3)
+    assert found == asked
+    assert steps <= 3 * 6 * math.log2(_MANY)
 
 
 def test_keys_are_given_back_when_the_last_tuple_of_both_sides_is_gone() -> None:

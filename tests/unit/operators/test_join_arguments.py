@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ _TIME = pa.timestamp("us")
 _LEFT = pa.schema([("id", pa.int64()), ("seen", _TIME), ("note", pa.string())])
 _RIGHT = pa.schema([("id", pa.int64()), ("clicked", _TIME), ("note", pa.string())])
 _WITHIN = interval("seen", "clicked", after="1 minute")
+_NEAREST = interval("seen", "clicked", before="1 minute", nearest="before")
 
 
 def _join(**changed: Any) -> Join:
@@ -58,6 +61,8 @@ def _renamed(schema: pa.Schema, name: str, new: str) -> pa.Schema:
         ({"condition": lambda left: left}, SettingError, "cannot be called with both sides"),
         ({"suffixes": ("", "")}, SettingError, "would be called 'note'"),
         ({"left": _renamed(_LEFT, "note", "$x")}, SettingError, "begin with \\$"),
+        ({"how": "full", "within": _NEAREST}, SettingError, "asks for all right tuples"),
+        ({"how": "right", "within": _NEAREST}, SettingError, "Use inner or left"),
         ({"most_pairs": 0}, SettingError, "most_pairs must be from 1"),
         ({"piece_rows": True}, SettingError, "piece_rows must be from 1"),
     ],
@@ -105,6 +110,17 @@ def test_a_delay_may_be_different_on_each_side() -> None:
         interval("a", "b", delay=("1 s",))  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="36,000 years"):
         interval("a", "b", after="9999999 weeks")
+
+
+def test_the_nearest_lies_before_and_within_reach() -> None:
+    assert _NEAREST.is_nearest
+    assert interval_from_description(_NEAREST.describe()) == _NEAREST
+    with pytest.raises(SettingError, match="at most so much earlier, and not later"):
+        interval("a", "b", nearest="before")
+    with pytest.raises(SettingError, match="at most so much earlier, and not later"):
+        interval("a", "b", before="1 s", after="1 s", nearest="before")
+    with pytest.raises(SettingError, match="must be 'before', got 'after'"):
+        interval("a", "b", before="1 s", nearest="after")  # type: ignore[arg-type]
 
 
 def _one_pair() -> BatchInput:
@@ -169,8 +185,14 @@ def test_what_a_condition_raises_is_told_with_its_line() -> None:
     assert "test_join_arguments.py" in refused.value.where
 
 
-def test_an_operator_is_what_its_description_says() -> None:
-    case = small_join()
-    assert case.operator().describe() == case.operator().describe()
-    assert "condition" not in str(case.operator().describe().get("about", ""))
-    assert open_state(case).open_windows == 0
+def test_a_join_can_be_sent_to_a_task() -> None:
+    case = replace(small_join(), how="left")
+    sent = pickle.loads(pickle.dumps(case.operator()))  # noqa: S301  (our own)
+    assert sent.describe() == case.operator().describe()
+    state = open_state(case)
+    for batch in range(len(case.batches)):
+        case.operator().process(state, case.given(batch))
+    again = open_state(case)
+    for batch in range(len(case.batches)):
+        sent.process(again, case.given(batch))
+    assert case.states(sent, again) == case.states(sent, state) != {}

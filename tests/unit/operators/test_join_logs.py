@@ -183,6 +183,8 @@ def test_every_command_tells_people_of_it(
 
 # Descriptions that are none
 
+_WITHIN = {"times": ["at", "at"], "before_us": 0, "after_us": 5, "delays_us": [0, 0]}
+
 
 def _meta(path: Path) -> OperatorMeta:
     return OperatorFiles(LocalStorage(path)).meta
@@ -198,12 +200,14 @@ def _meta(path: Path) -> OperatorMeta:
         {"by": None},
         {"suffixes": ["_left"]},
         {"suffixes": ["", ""]},
-        {"within": {"times": ["at", "at"], "before_us": 0, "after_us": 0, "delays_us": [0]}},
-        {"within": {"times": ["at", "at"], "before_us": -1, "after_us": 0, "delays_us": [0, 0]}},
-        {"within": {"times": ["at", "no"], "before_us": 0, "after_us": 0, "delays_us": [0, 0]}},
-        {"within": {"times": ["key", "at"], "before_us": 0, "after_us": 0, "delays_us": [0, 0]}},
+        {"within": {**_WITHIN, "delays_us": [0]}},
+        {"within": {**_WITHIN, "before_us": -1}},
+        {"within": {**_WITHIN, "times": ["at", "no"]}},
+        {"within": {**_WITHIN, "times": ["key", "at"]}},
         {"within": []},
         {"piece_rows": 0},
+        {"within": {**_WITHIN, "nearest": "after"}},
+        {"within": {**_WITHIN, "nearest": "before"}},
         {"piece_rows": "3"},
     ],
     ids=str,

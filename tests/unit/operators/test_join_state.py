@@ -21,7 +21,7 @@ from trailmark.checkpoint.policy import Continuous, Delta, FullSnapshot, Policy
 from trailmark.errors import DamagedSegment, OperatorError
 from trailmark.log import PortRows, monotonic_us, read_ports
 from trailmark.operators.join.arrivals import Arrivals
-from trailmark.operators.join.matching import Matching
+from trailmark.operators.join.matching import Asking, Matching
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import FOOTPRINT
 from trailmark.recovery import NoHistory, plan_recovery, restore
@@ -236,12 +236,8 @@ def test_a_key_that_a_million_tuples_have_costs_what_matches(far: int | None) ->
     operator, state = case.operator(), case.operator().open(Memory(), NoHistory())
     operator.process(state, _given(0, rows(times), rows(times[:0])))
     asked = np.arange(0, count, 1000, dtype=np.int64)
-    matching = Matching(
-        state,
-        Arrivals.of(_given(1, rows(times[:0]), rows(asked)), operator._rules.sides),
-        within,
-        most=1 << 20,
-    )
+    arrivals = Arrivals.of(_given(1, rows(times[:0]), rows(asked)), operator._rules.sides)
+    matching = Matching(state, Asking.arriving(state, arrivals), within, adds=True)
     assert matching.total == 11 * len(asked) - 5
     assert matching.steps <= 100 * len(asked)
 

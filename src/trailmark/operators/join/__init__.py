@@ -4,8 +4,8 @@ Whether a tuple still waits for partners follows from its time and the watermark
 tuples match from these two alone. So the state of an inner join is the tail of the input log; outer
 joins add a bit for each tuple, which tells whether it has matched. `state` keeps both sides in
 memory (`waiting` their times and keys, `blocks` their columns), cut into pieces of which footprints
-can be written; `arrivals` is a batch as it comes, `matching` finds its pairs; `columns` are those
-of the results.
+can be written; `arrivals` is a batch as it comes, `matching` finds its pairs, `nearest` those of
+tuples that leave; `columns` are those of the results.
 """
 
 from trailmark.operators.join.operator import Join

@@ -91,6 +91,16 @@ def check_join(
     return names
 
 
+def check_nearest(how: How, within: Interval) -> None:
+    """Refuses joins that ask for each right tuple where only the nearest is wanted."""
+    if within.is_nearest and how.keeps[RIGHT]:
+        raise SettingError(
+            f"A {how.value} join asks for all right tuples, and nearest for one of each left one.",
+            where="how",
+            fix="Use inner or left.",
+        )
+
+
 def _key_names(on: str | Sequence[str]) -> list[str]:
     """The key columns that are asked for: at least one, each once."""
     names = [on] if isinstance(on, str) else on

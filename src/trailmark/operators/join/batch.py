@@ -15,33 +15,16 @@ import pyarrow as pa
 from trailmark.errors import DamagedSegment
 from trailmark.kernel.columns import arrow_fixed, chosen_rows
 from trailmark.operators.join.arguments import LEFT, RIGHT
-from trailmark.operators.join.arrivals import Arrivals, SideRules
+from trailmark.operators.join.arrivals import Arrivals
 from trailmark.operators.join.blocks import Numbers
-from trailmark.operators.join.columns import PairColumns
-from trailmark.operators.join.condition import Condition, holds
-from trailmark.operators.join.matching import Matching, Pairs
+from trailmark.operators.join.condition import holds
+from trailmark.operators.join.matching import Asking, Matching, Pairs
+from trailmark.operators.join.nearest import nearest
+from trailmark.operators.join.rules import JoinRules
 from trailmark.operators.join.state import IDENTITY, PIECE, JoinState, Opening
 from trailmark.operators.protocol import BatchInput, Outcome
 from trailmark.operators.user_code import joined
 from trailmark.state.table import Slots
-from trailmark.values import dataclass
-from trailmark.windows.interval import Interval
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRules:
-    """What a join does, whatever is given to it."""
-
-    within: Interval
-    sides: tuple[SideRules, SideRules]
-    columns: PairColumns
-    condition: Condition | None
-    piece_rows: int
-    most_pairs: int
-
-    def limit(self, side: int, watermark: int | None) -> int | None:
-        """Up to which time tuples of a side have nobody to wait for any more."""
-        return None if watermark is None else watermark - self.within.reaches[side]
 
 
 class JoinBatch:
@@ -60,13 +43,11 @@ class JoinBatch:
     def process(self) -> Outcome:
         """Takes the batch in."""
         state, given = self._state, self._given
-        rules = self._rules
-        matching = Matching(state, self._arrivals, rules.within, most=rules.most_pairs)
-        self._pair(matching)
+        numbers = self._wait() if self._rules.within.is_nearest else self._pair()
         leaving = [self._evict(side) for side in (LEFT, RIGHT)]
-        opened = [self._open(side, matching.numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
+        opened = [self._open(side, numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
         for side in (LEFT, RIGHT):
-            self._emit_alone(side, np.concatenate(leaving[side]))
+            self._emit(side, np.sort(np.concatenate(leaving[side])))
         state.arrived += given.rows.num_rows + sum(each.num_rows for each in given.others)
         slots = np.concatenate(opened)
         if given.footprint == given.batch:
@@ -74,7 +55,7 @@ class JoinBatch:
         state.tidy()
         changed = np.unique(np.concatenate([slots, *self._changed]))
         return Outcome(
-            joined(self._results, rules.columns.schema),
+            joined(self._results, self._rules.columns.schema),
             slots,
             changed[state.are_open(changed)] if given.lists_changed else slots[:0],
             closed=joined(self._closed, IDENTITY),
@@ -84,9 +65,10 @@ class JoinBatch:
 
     def replay(self, where: str) -> None:
         """Brings the pieces that are in the state up to this batch."""
-        if any(side.keeps for side in self._rules.sides):
-            matching = Matching(self._state, self._arrivals, self._rules.within)
-            found = [self._met_again(matching, pairs) for pairs in matching.parts()]
+        if any(self._rules.flags):
+            asking = Asking.again(self._state, self._arrivals)
+            matching = Matching(self._state, asking, self._rules.within, only_unmatched=True)
+            found = [self._met_again(pairs) for pairs in matching.parts()]
             for side, waiting in enumerate(self._state.sides):
                 for numbers in found:
                     waiting.tuples["is_matched"][numbers[side]] = 1
@@ -103,23 +85,37 @@ class JoinBatch:
 
     # Pairs
 
-    def _pair(self, matching: Matching) -> None:
-        """Pairs tuples, and notes which have found a partner."""
-        pairs = matching.pairs(self._given.batch)
+    def _pair(self) -> list[Numbers]:
+        """Pairs tuples, and notes which have found a partner; returns the numbers of those that
+        have arrived, for each side."""
+        state, rules, batch = self._state, self._rules, self._given.batch
+        asking = Asking.arriving(state, self._arrivals)
+        matching = Matching(state, asking, rules.within, most=rules.most_pairs, adds=True)
+        pairs = matching.pairs(batch)
         numbers = [matching.of_side(pairs, side) for side in (LEFT, RIGHT)]
         left, right = (
-            waiting.rows.take(each)
-            for waiting, each in zip(self._state.sides, numbers, strict=True)
+            waiting.rows.take(each) for waiting, each in zip(state.sides, numbers, strict=True)
         )
-        if self._rules.condition is not None and len(pairs):
-            is_true = holds(self._rules.condition, left, right, self._given.batch)
+        if rules.condition is not None and len(pairs):
+            is_true = holds(rules.condition, left, right, batch)
             left, right = chosen_rows(left, is_true), chosen_rows(right, is_true)
             numbers = [each[is_true] for each in numbers]
         if left.num_rows:
-            self._results.append(self._rules.columns.pairs(left, right))
-        for side, rules in enumerate(self._rules.sides):
-            if rules.keeps:
+            self._results.append(rules.columns.pairs(left, right))
+        for side, is_asked in enumerate(rules.flags):
+            if is_asked:
                 self._note_matched(side, numbers[side])
+        return [asking.number[asking.side == side] for side in (LEFT, RIGHT)]
+
+    def _wait(self) -> list[Numbers]:
+        """Lets tuples wait without looking for partners; returns their numbers, for each side."""
+        numbers = [
+            self._state.add_tuples(side, arrived.rows, arrived.times, arrived.has_null)
+            for side, arrived in enumerate(self._arrivals.sides)
+        ]
+        for waiting in self._state.sides:
+            waiting.link()
+        return numbers
 
     def _note_matched(self, side: int, numbers: Numbers) -> None:
         flags = self._state.sides[side].tuples["is_matched"]
@@ -132,12 +128,12 @@ class JoinBatch:
         is_held = places < len(slots)  # those of this batch are in no piece yet
         self._changed.append(slots[np.unique(places[is_held])])
 
-    def _met_again(self, matching: Matching, pairs: Pairs) -> list[Numbers]:
+    def _met_again(self, pairs: Pairs) -> list[Numbers]:
         """Of each side, the tuples that wait and have found a partner."""
         found = [np.empty(0, dtype=np.int64)] * 2
         sides = self._arrivals.side[pairs.arrival]
-        for side, rules in enumerate(self._rules.sides):
-            if rules.keeps:
+        for side, is_asked in enumerate(self._rules.flags):
+            if is_asked:
                 some = pairs.chosen(sides != side)
                 found[side] = some.partner[self._hold_again(side, some)]
         return found
@@ -194,14 +190,20 @@ class JoinBatch:
         pieces["position"] = self._state.arrived
         return self._state.open_pieces(Opening(pieces, self._given.batch, self._given.footprint))
 
-    def _emit_alone(self, side: int, leaving: Numbers) -> None:
-        """Those that leave without having matched come out, if they are wanted."""
-        if not self._rules.sides[side].keeps:
-            return
-        waiting = self._state.sides[side]
-        alone = np.sort(leaving[waiting.tuples["is_matched"][leaving] == 0])
-        if len(alone):
-            self._results.append(self._rules.columns.alone(side, waiting.rows.take(alone)))
+    def _emit(self, side: int, leaving: Numbers) -> None:
+        """What comes out of tuples that leave: a pair with the nearest, or those that have not
+        matched, if they are wanted."""
+        state, rules = self._state, self._rules
+        is_alone = state.sides[side].tuples["is_matched"][leaving] == 0
+        if rules.within.is_nearest and side == LEFT:
+            partners = nearest(state, rules, leaving, self._given.batch)
+            is_alone = partners < 0
+            left = state.sides[LEFT].rows.take(leaving[~is_alone])
+            right = state.sides[RIGHT].rows.take(partners[~is_alone])
+            self._results.append(rules.columns.pairs(left, right))
+        if rules.sides[side].keeps and is_alone.any():
+            alone = state.sides[side].rows.take(leaving[is_alone])
+            self._results.append(rules.columns.alone(side, alone))
 
 
 def _cut(times: Numbers, places: Numbers, numbers: Numbers, size: int) -> npt.NDArray[Any]:

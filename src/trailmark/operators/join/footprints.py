@@ -6,7 +6,7 @@ which of them have matched, and the tuples themselves where the input log is not
     $opened, side, first    which piece: batch, side and place of its first tuple
     tuples, since           so many of its tuples wait: those from a time on
     position                tuples that came to the bucket before the batch
-    matched                 outer joins: a bit for each that waits, where it matters on this side
+    matched                 a bit for each that waits, where it matters on a side
     left, right             the tuples that wait, in the column of their side; null where they are
                             to be read from the input log
 """
@@ -59,18 +59,21 @@ class JoinFootprints:
         rules: tuple[SideRules, SideRules],
         schemas: Sequence[pa.Schema],
         piece_rows: int,
+        *,
+        flags: tuple[bool, bool],
     ) -> None:
         self._rules = rules
         self._piece_rows = piece_rows
+        self._flags_of = flags
         # Whether a column may be null is in no description of a log.
         self._schemas = [pa.schema([pa.field(f.name, f.type) for f in each]) for each in schemas]
         self._kinds = [pa.list_(pa.struct(list(schema))) for schema in self._schemas]
-        self._has_flags = any(side.keeps for side in rules)
+        self._has_flags = any(flags)
         numbers = [pa.field(name, pa.int64()) for name in (TUPLES, SINCE, POSITION)]
-        flags = [pa.field(MATCHED, pa.binary())] if self._has_flags else []
+        bits = [pa.field(MATCHED, pa.binary())] if self._has_flags else []
         kept = [pa.field(name, kind) for name, kind in zip(SIDES, self._kinds, strict=True)]
         kind = pa.field(KIND, pa.int8())
-        self.schema = pa.schema([*IDENTITY, kind, *numbers, *flags, *kept])
+        self.schema = pa.schema([*IDENTITY, kind, *numbers, *bits, *kept])
 
     # Out of the state
 
@@ -95,7 +98,7 @@ class JoinFootprints:
         self, state: JoinState, pieces: npt.NDArray[Any], numbers: Sequence[Numbers]
     ) -> pa.Array:
         """Whether the tuples have matched, a bit each; null where nobody asks."""
-        has_flags = np.array([self._rules[side].keeps for side in pieces["side"]], dtype=np.bool_)
+        has_flags = np.array(self._flags_of)[pieces["side"]]
         packed = [
             np.packbits(state.sides[side].tuples["is_matched"][each], bitorder="little")
             if asked
@@ -146,7 +149,7 @@ class JoinFootprints:
         if not self._has_flags:
             return ""
         flags = single(rows.column(MATCHED))
-        asked = np.array([rule.keeps for rule in self._rules])[side]
+        asked = np.array(self._flags_of)[side]
         lengths = np.where(asked, (tuples + 7) // 8, 0)
         is_right = (validity(flags) == asked) & (_lengths(flags) == lengths)
         return "" if is_right.all() else f"has other bits in {MATCHED!r} than one for each tuple"
@@ -214,14 +217,11 @@ class JoinFootprints:
         if waiting.count:
             state.note_disorder()
         taken = joined([each.rows for each in found], self._schemas[side])
-        has_null = self._rules[side].has_null_key(taken)
-        keys = state.key_slots(taken, has_null, adds=True)
-        numbers = waiting.add(taken, linked=False)
+        times = np.concatenate([each.times for each in found])
+        numbers = state.add_tuples(side, taken, times, self._rules[side].has_null_key(taken))
         pieces["at"][mine] = numbers[0] + np.cumsum([0, *(len(e.times) for e in found[:-1])])
-        tuples = waiting.tuples[numbers[0] :]
-        tuples["time"] = np.concatenate([each.times for each in found])
-        tuples["key"] = keys
-        tuples["is_matched"] = self._loaded_flags(rows, side, mine, pieces["tuples"][mine])
+        flags = self._loaded_flags(rows, side, mine, pieces["tuples"][mine])
+        waiting.tuples["is_matched"][numbers[0] :] = flags
 
     def _kept_rows(self, kept: pa.Array, place: int, side: int) -> pa.RecordBatch | None:
         if not kept[place].is_valid:
@@ -232,7 +232,7 @@ class JoinFootprints:
     def _loaded_flags(
         self, rows: pa.RecordBatch, side: int, mine: Numbers, tuples: Numbers
     ) -> npt.NDArray[np.uint8]:
-        if not self._rules[side].keeps:
+        if not self._flags_of[side]:
             return np.zeros(int(tuples.sum()), dtype=np.uint8)
         packed = single(rows.column(MATCHED))
         parts = [

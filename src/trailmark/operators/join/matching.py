@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ from trailmark.errors import OperatorError
 from trailmark.kernel.library import Arrivals as KernelArrivals
 from trailmark.kernel.library import Join as KernelJoin
 from trailmark.kernel.library import address, kernel, reference
-from trailmark.operators.join.arguments import LEFT, RIGHT
 from trailmark.operators.join.arrivals import Arrivals
 from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.state import JoinState
@@ -25,8 +24,8 @@ _UNBOUNDED = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs in order: those of each tuple that has arrived, oldest partner first. ``arrival`` is
-    its place among those that have arrived, ``partner`` the number of the other one on its side."""
+    """Pairs in order: those of each tuple that asks, oldest partner first. ``arrival`` is its place
+    among those that ask, ``partner`` the number of the other one on its side."""
 
     arrival: Numbers
     partner: Numbers
@@ -39,11 +38,52 @@ class Pairs:
         return Pairs(self.arrival[is_chosen], self.partner[is_chosen])
 
 
-class Matching:
-    """A batch at work on a state.
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Tuples that look for partners, in order: their sides, times and keys, and their numbers on
+    their side if they wait."""
 
-    Its tuples wait from then on, and find one another; they may make at most ``most`` pairs. In a
-    replay, which has no such bound, they only meet those that wait and have not matched.
+    side: npt.NDArray[np.uint8]
+    time: Numbers
+    key: Numbers
+    number: Numbers
+
+    @classmethod
+    def arriving(cls, state: JoinState, arrivals: Arrivals) -> Asking:
+        """Those of a batch that wait from now on; the kernel writes them."""
+        keys = [state.key_slots(each.rows, each.has_null, adds=True) for each in arrivals.sides]
+        numbers = [
+            waiting.add(arrived.rows, linked=True)
+            for waiting, arrived in zip(state.sides, arrivals.sides, strict=True)
+        ]
+        return cls._in_order(arrivals, keys, numbers)
+
+    @classmethod
+    def again(cls, state: JoinState, arrivals: Arrivals) -> Asking:
+        """Those of a batch that is replayed, which are in the state already or have left."""
+        keys = [state.key_slots(each.rows, each.has_null, adds=False) for each in arrivals.sides]
+        return cls._in_order(arrivals, keys, [np.zeros_like(each) for each in keys])
+
+    @classmethod
+    def waiting(cls, state: JoinState, side: int, numbers: Numbers) -> Asking:
+        """Some that wait."""
+        tuples = state.sides[side].tuples[numbers]
+        keys, sides = tuples["key"].astype(np.int64), np.full(len(numbers), side, dtype=np.uint8)
+        return cls(sides, np.ascontiguousarray(tuples["time"]), keys, numbers)
+
+    @classmethod
+    def _in_order(
+        cls, arrivals: Arrivals, keys: Sequence[Numbers], numbers: Sequence[Numbers]
+    ) -> Asking:
+        times = arrivals.in_order([arrived.times for arrived in arrivals.sides])
+        return cls(arrivals.side, times, arrivals.in_order(keys), arrivals.in_order(numbers))
+
+
+class Matching:
+    """Tuples at work on a state.
+
+    With ``adds`` they wait from then on, and find one another; with ``only_unmatched`` they only
+    meet those that have not matched. They may make at most ``most`` pairs.
 
     Attributes
     ----------
@@ -51,39 +91,23 @@ class Matching:
         How many pairs there are; where they are too many, how many were counted before that showed.
     steps
         How many tuples were looked at to find them.
-    numbers
-        The numbers of the tuples of each side, if they wait.
     """
 
     def __init__(
-        self, state: JoinState, arrivals: Arrivals, within: Interval, *, most: int | None = None
+        self,
+        state: JoinState,
+        asking: Asking,
+        within: Interval,
+        *,
+        most: int = _UNBOUNDED,
+        adds: bool = False,
+        only_unmatched: bool = False,
     ) -> None:
-        self._most = _UNBOUNDED if most is None else most
-        self._side = arrivals.side
-        adds = most is not None
-        keys = [state.key_slots(each.rows, each.has_null, adds=adds) for each in arrivals.sides]
-        self.numbers = [
-            waiting.add(arrived.rows, linked=True) if adds else np.zeros_like(arrived.times)
-            for waiting, arrived in zip(state.sides, arrivals.sides, strict=True)
-        ]
-        self._times = arrivals.in_order([arrived.times for arrived in arrivals.sides])
-        self._keys = arrivals.in_order(keys)
-        self._number = arrivals.in_order(self.numbers)
-        self._join = KernelJoin(
-            state.sides[LEFT].address,
-            state.sides[RIGHT].address,
-            within.before,
-            within.after,
-            self._most,
-            adds,
-            not adds,
-        )
-        self._count(state)
-
-    def _count(self, state: JoinState) -> None:
-        """How many partners each has."""
-        count = len(self._side)
-        arrays = (self._side, self._times, self._keys, self._number)
+        self._asking = asking
+        self._most = most
+        self._join = kernel_join(state, within, most, adds, only_unmatched)
+        count = len(asking.side)
+        arrays = (asking.side, asking.time, asking.key, asking.number)
         self._arrivals = KernelArrivals(*(address(each) for each in arrays), count)
         self._newest = np.empty(count, dtype=np.uint32)
         self._counts = np.zeros(count, dtype=np.int64)
@@ -102,13 +126,13 @@ class Matching:
         """All pairs; refused if there are too many."""
         if self.total > self._most:
             raise self._too_many(batch)
-        return self._pairs(0, len(self._side))
+        return self._pairs(0, len(self._counts))
 
     def parts(self) -> Iterator[Pairs]:
         """The pairs a part at a time, each with all those of some tuples."""
         ends = np.cumsum(self._counts)
         done = 0
-        while done < len(self._side):
+        while done < len(self._counts):
             before = int(ends[done - 1]) if done else 0
             upto = max(done + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
             yield self._pairs(done, upto)
@@ -131,8 +155,8 @@ class Matching:
 
     def of_side(self, pairs: Pairs, side: int) -> Numbers:
         """The numbers of the tuples of one side in these pairs."""
-        is_new = self._side[pairs.arrival] == side
-        return np.where(is_new, self._number[pairs.arrival], pairs.partner)
+        is_new = self._asking.side[pairs.arrival] == side
+        return np.where(is_new, self._asking.number[pairs.arrival], pairs.partner)
 
     def _too_many(self, batch: int) -> OperatorError:
         return OperatorError(
@@ -142,3 +166,13 @@ class Matching:
             fix="Nothing of the batch was written. Shorten the interval, add a key, leave out the "
             "keys that everybody has, give the query smaller batches, or allow more pairs.",
         )
+
+
+def kernel_join(
+    state: JoinState, within: Interval, most: int, adds: bool, only_unmatched: bool
+) -> KernelJoin:
+    """Both sides as the kernel sees them; to be used before more tuples are added."""
+    left, right = state.sides
+    return KernelJoin(
+        left.address, right.address, within.before, within.after, most, adds, only_unmatched
+    )

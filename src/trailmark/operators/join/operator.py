@@ -18,13 +18,15 @@ from trailmark.operators.join.arguments import (
     SIDES,
     check_condition,
     check_join,
+    check_nearest,
     how_of,
 )
 from trailmark.operators.join.arrivals import Arrivals, SideRules
-from trailmark.operators.join.batch import JoinBatch, JoinRules
+from trailmark.operators.join.batch import JoinBatch
 from trailmark.operators.join.columns import PairColumns
 from trailmark.operators.join.condition import Condition, condition_name
 from trailmark.operators.join.footprints import TUPLES, JoinFootprints
+from trailmark.operators.join.rules import JoinRules
 from trailmark.operators.join.state import CHAINS, IDENTITY, PIECES, JoinState
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
 from trailmark.state.keys import KeyLayout
@@ -86,6 +88,7 @@ class Join:
         schemas = (left, right)
         self.how = how_of(how)
         names = check_join(schemas, on, within)
+        check_nearest(self.how, within)
         check_condition(condition)
         _check_number("most_pairs", most_pairs, 1 << 40)
         _check_number("piece_rows", piece_rows, MOST_PIECE_ROWS)
@@ -99,7 +102,7 @@ class Join:
         sides = (left_rules, right_rules)
         columns = PairColumns(schemas, names, suffixes)
         self._rules = JoinRules(within, sides, columns, condition, piece_rows, most_pairs)
-        self._format = JoinFootprints(sides, schemas, piece_rows)
+        self._format = JoinFootprints(sides, schemas, piece_rows, flags=self._rules.flags)
         delays = (within.left_delay, within.right_delay)
         self.ports = tuple(
             Port(name, schema, time, delay)
@@ -116,7 +119,7 @@ class Join:
     def rebuilds_from_openings(self) -> bool:
         """Tuples wait by their own times alone; but whether one has matched may have been decided
         by a tuple that has left."""
-        return not any(self.how.keeps)
+        return not any(self._rules.flags)
 
     def describe(self) -> dict[str, Any]:
         condition = self._rules.condition
@@ -164,17 +167,13 @@ class Join:
         slots = state.list_oldest()
         pieces = state.read_pieces(slots)
         is_touched = np.zeros(len(slots), dtype=np.bool_)
-        within = self._rules.within
         for side in (LEFT, RIGHT):
-            is_mine = pieces["side"] == side
+            found = self._rules.matched_times(side, arrivals.sides[1 - side].times, given.watermark)
             limit = self._rules.limit(side, given.watermark)
-            if limit is not None:
-                is_touched |= is_mine & (pieces["since"] <= limit)
-            times = arrivals.sides[1 - side].times
-            if len(times):
-                earlier, later = within.reaches if side == LEFT else within.reaches[::-1]
-                is_met = pieces["until"] >= times.min() - earlier
-                is_touched |= is_mine & is_met & (pieces["since"] <= times.max() + later)
+            is_met = pieces["since"] <= limit if limit is not None else np.zeros_like(is_touched)
+            if found is not None:
+                is_met |= (pieces["until"] >= found[0]) & (pieces["since"] <= found[1])
+            is_touched |= is_met & (pieces["side"] == side)
         return slots[is_touched]
 
     def finish(self, state: JoinState) -> pa.RecordBatch:

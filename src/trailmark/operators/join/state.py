@@ -136,6 +136,21 @@ class JoinState(StateTable):
                 self.keys.make_room(int(need[0]))
         return slots
 
+    def add_tuples(
+        self,
+        side: int,
+        rows: pa.RecordBatch,
+        times: Numbers,
+        has_null: npt.NDArray[np.bool_] | None,
+    ) -> Numbers:
+        """Adds tuples that are not in the chains of their keys yet; returns their numbers."""
+        slots = self.key_slots(rows, has_null, adds=True)
+        waiting = self.sides[side]
+        numbers = waiting.add(rows, linked=False)
+        added = waiting.tuples[waiting.count - len(numbers) :]
+        added["time"], added["key"], added["is_matched"] = times, slots, 0
+        return numbers
+
     # Pieces
 
     def read_pieces(self, slots: Slots) -> npt.NDArray[Any]:

@@ -28,10 +28,13 @@ from trailmark.operators.join import Join
 from trailmark.operators.join.state import JoinState
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import OPENED
-from trailmark.windows.interval import Interval
+from trailmark.windows.interval import Interval, interval
 
 _SECOND = 1_000_000
 _SIDES = (0, 1)
+_HOW = ("inner", "left", "right", "full")
+#: How far back the nearest is looked for if nothing is said.
+_UNBOUNDED = interval("", "", nearest="before").before
 #: How many of a unit are a microsecond, or how many microseconds a unit is.
 _US = {"us": lambda t: t, "ms": lambda t: 1000 * t, "ns": lambda t: t // 1000}
 
@@ -132,12 +135,24 @@ class JoinOracle:
             self._answer(watermark, outcome)
         for each in self._waiting[side]:
             last = each.time + (case.within.after if side == 0 else case.within.before)
-            if last > watermark:
+            if last > watermark and not self._is_followed(each, side, watermark):
                 staying.append(each)
             elif case.keeps[side] and not each.has_matched:
                 pair = (each.row, None) if side == 0 else (None, each.row)
                 outcome.results.append(case.result(*pair))
         self._waiting[side][:] = staying
+
+    def _is_followed(self, each: _Waiting, side: int, watermark: int) -> bool:
+        """Whether a later one of the same key is nearer to all that may come, where there is no
+        other end to waiting."""
+        if side == 0 or self._case.within.is_bounded or each.time > watermark:
+            return False
+        settled = [
+            (other.time, place)
+            for place, other in enumerate(self._waiting[1])
+            if self._key(other) == self._key(each) and other.time <= watermark
+        ]
+        return max(settled) > (each.time, self._waiting[1].index(each))
 
     def _answer(self, watermark: int, outcome: OracleOutcome) -> None:
         """Left tuples whose time is over are paired with the last one before them."""
@@ -358,9 +373,12 @@ def random_join(rng: random.Random) -> JoinCase:
         rng.choice((0, _SECOND)),
         rng.choice((0, 5 * _SECOND)),
     )
-    how = rng.choice(("inner", "left", "right", "full"))
+    how, condition = rng.choice(_HOW), rng.choice((None, None, "in order", "even"))
     if how in ("inner", "left") and rng.random() < 0.4:
         within = replace(within, after=0, is_nearest=True)
+        if rng.random() < 0.5:
+            within = replace(within, before=_UNBOUNDED)
+            condition = None
     distinct, now, batches = rng.choice((1, 3, 12)), 0, []
     far = rng.choice((0.0, 0.0, 0.02))
     for _ in range(rng.randrange(2, 12)):
@@ -384,7 +402,7 @@ def random_join(rng: random.Random) -> JoinCase:
         how,
         tuple(batches),
         piece_rows=rng.choice((1, 2, 3, 7, 1 << 16)),
-        condition=rng.choice((None, None, "in order", "even")),
+        condition=condition,
     )
 
 

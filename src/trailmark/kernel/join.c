@@ -14,8 +14,9 @@ enum { INDEX_AHEAD = 24, SLOT_AHEAD = 16, CHAIN_AHEAD = 8 };
 typedef struct {
     int64_t time, least, greatest;
     uint32_t previous, jump, key;
-    uint8_t rank, is_matched;          /* a jump of rank r passes over 2^(r+1) - 1 tuples */
-    uint16_t unused;
+    uint32_t place;                    /* among the tuples of its batch, where somebody asks */
+    uint8_t rank, is_matched, is_gone; /* a jump of rank r passes over 2^(r+1) - 1 tuples */
+    uint8_t unused[5];
 } tm_tuple;
 
 /* The state of a key: its newest tuple of each side. */

@@ -62,9 +62,11 @@ TUPLE = np.dtype(
         ("previous", "<u4"),
         ("jump", "<u4"),
         ("key", "<u4"),
+        ("place", "<u4"),
         ("rank", "u1"),
         ("is_matched", "u1"),
-        ("unused", "<u2"),
+        ("is_gone", "u1"),
+        ("unused", "V5"),
     ]
 )
 

@@ -13,6 +13,9 @@ from trailmark.values import dataclass
 #: About 36,000 years: sums of times and lengths stay within 64 bits.
 _LONGEST_US = 1 << 60
 
+#: The length of an interval that has no end: longer than any other.
+_UNBOUNDED_US = 1 << 61
+
 Duration = str | timedelta
 
 
@@ -36,6 +39,11 @@ class Interval:
     is_nearest: bool = False
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether a right tuple is too old for any left one at some time."""
+        return self.before < _UNBOUNDED_US
+
+    @property
     def reaches(self) -> tuple[int, int]:
         """How long after its own time a tuple of each side may still meet a partner."""
         return self.after, self.before
@@ -43,7 +51,7 @@ class Interval:
     def describe(self) -> dict[str, Any]:
         described: dict[str, Any] = {
             "times": [self.left, self.right],
-            "before_us": self.before,
+            "before_us": self.before if self.is_bounded else None,
             "after_us": self.after,
             "delays_us": [self.left_delay, self.right_delay],
         }
@@ -59,20 +67,21 @@ def interval_from_description(described: Mapping[str, Any]) -> Interval:
     lengths = (described["before_us"], described["after_us"], *described["delays_us"])
     if not isinstance(left, str) or not isinstance(right, str) or len(lengths) != 4:
         raise ValueError("no two columns with times")
-    if any(type(each) is not int or not 0 <= each <= _LONGEST_US for each in lengths):
-        raise ValueError(f"a length that no interval has: {lengths}")
-    if described.get("nearest") not in (None, "before") or (
-        described.get("nearest") and lengths[1]
-    ):
+    is_nearest = described.get("nearest") == "before"
+    if ("nearest" in described) != is_nearest or (is_nearest and lengths[1]):
         raise ValueError("no way of choosing the nearest")
-    return Interval(left, right, *lengths, is_nearest="nearest" in described)
+    bounded = lengths[1:] if is_nearest and lengths[0] is None else lengths
+    if any(type(each) is not int or not 0 <= each <= _LONGEST_US for each in bounded):
+        raise ValueError(f"a length that no interval has: {lengths}")
+    before = _UNBOUNDED_US if lengths[0] is None else lengths[0]
+    return Interval(left, right, before, *lengths[1:], is_nearest=is_nearest)
 
 
 def interval(
     left: str,
     right: str,
     *,
-    before: Duration = "0 seconds",
+    before: Duration | None = None,
     after: Duration = "0 seconds",
     delay: Duration | tuple[Duration, Duration] = "0 seconds",
     nearest: Literal["before"] | None = None,
@@ -84,13 +93,14 @@ def interval(
     left, right
         Names of the timestamp columns of both sides.
     before, after
-        How much earlier and later than the left time the right one may be, both included.
+        How much earlier and later than the left time the right one may be, both included. Without
+        ``before``, the right time is not earlier; for the nearest, however much earlier.
     delay
         How far behind the greatest time of its side seen so far a tuple may be and still count; for
         both sides, or a pair of delays.
     nearest
         With ``"before"`` each left tuple is paired with one right tuple only: the latest that is
-        not after it, at most ``before`` earlier. It comes out when the watermark has passed it.
+        not after it. It comes out when the watermark has passed it.
 
     Examples
     --------
@@ -105,7 +115,13 @@ right_delay=5000000, is_nearest=False)
             where="interval(delay=...)",
             fix='For example delay="5 seconds", or delay=("5 seconds", "1 minute").',
         )
-    given = {"before": before, "after": after, "left delay": delays[0], "right delay": delays[1]}
+    is_nearest, is_bounded = nearest is not None, nearest is None or before is not None
+    given = {
+        "before": "0 seconds" if before is None else before,
+        "after": after,
+        "left delay": delays[0],
+        "right delay": delays[1],
+    }
     lengths = {name: parse_duration(each, name) for name, each in given.items()}
     for name, length in lengths.items():
         if length > _LONGEST_US:
@@ -118,12 +134,12 @@ right_delay=5000000, is_nearest=False)
         raise SettingError(
             f"nearest must be 'before', got {nearest!r}.", where="interval(nearest=...)"
         )
-    if nearest is not None and (lengths["after"] or not lengths["before"]):
-        raise SettingError(
-            "The nearest tuple before another lies at most so much earlier, and not later.",
-            where="interval(before=..., after=...)",
-            fix='For example interval("paid_at", "priced_at", before="1 day", nearest="before").',
-        )
     before_us, after_us, left_us, right_us = lengths.values()
-    is_nearest = nearest is not None
+    if is_nearest and after_us:
+        raise SettingError(
+            "The nearest tuple before another is not later.",
+            where="interval(after=...)",
+            fix='For example interval("paid_at", "priced_at", nearest="before").',
+        )
+    before_us = before_us if is_bounded else _UNBOUNDED_US
     return Interval(left, right, before_us, after_us, left_us, right_us, is_nearest)

@@ -23,6 +23,7 @@ _LEFT = pa.schema([("id", pa.int64()), ("seen", _TIME), ("note", pa.string())])
 _RIGHT = pa.schema([("id", pa.int64()), ("clicked", _TIME), ("note", pa.string())])
 _WITHIN = interval("seen", "clicked", after="1 minute")
 _NEAREST = interval("seen", "clicked", before="1 minute", nearest="before")
+_UNBOUNDED = interval("seen", "clicked", nearest="before")
 
 
 def _join(**changed: Any) -> Join:
@@ -63,6 +64,11 @@ def _renamed(schema: pa.Schema, name: str, new: str) -> pa.Schema:
         ({"left": _renamed(_LEFT, "note", "$x")}, SettingError, "begin with \\$"),
         ({"how": "full", "within": _NEAREST}, SettingError, "asks for all right tuples"),
         ({"how": "right", "within": _NEAREST}, SettingError, "Use inner or left"),
+        (
+            {"condition": lambda left, right: None, "within": _UNBOUNDED},
+            SettingError,
+            "none could ever leave",
+        ),
         ({"most_pairs": 0}, SettingError, "most_pairs must be from 1"),
         ({"piece_rows": True}, SettingError, "piece_rows must be from 1"),
     ],
@@ -115,9 +121,10 @@ def test_a_delay_may_be_different_on_each_side() -> None:
 def test_the_nearest_lies_before_and_within_reach() -> None:
     assert _NEAREST.is_nearest
     assert interval_from_description(_NEAREST.describe()) == _NEAREST
-    with pytest.raises(SettingError, match="at most so much earlier, and not later"):
-        interval("a", "b", nearest="before")
-    with pytest.raises(SettingError, match="at most so much earlier, and not later"):
+    unbounded = interval("a", "b", nearest="before")
+    assert not unbounded.is_bounded
+    assert interval_from_description(unbounded.describe()) == unbounded
+    with pytest.raises(SettingError, match="is not later"):
         interval("a", "b", before="1 s", after="1 s", nearest="before")
     with pytest.raises(SettingError, match="must be 'before', got 'after'"):
         interval("a", "b", before="1 s", nearest="after")  # type: ignore[arg-type]

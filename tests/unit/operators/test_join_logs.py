@@ -202,6 +202,8 @@ def _meta(path: Path) -> OperatorMeta:
         {"suffixes": ["", ""]},
         {"within": {**_WITHIN, "delays_us": [0]}},
         {"within": {**_WITHIN, "before_us": -1}},
+        {"within": {**_WITHIN, "before_us": None}},
+        {"within": {**_WITHIN, "nearest": None}},
         {"within": {**_WITHIN, "times": ["at", "no"]}},
         {"within": {**_WITHIN, "times": ["key", "at"]}},
         {"within": []},

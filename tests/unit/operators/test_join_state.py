@@ -27,7 +27,7 @@ from trailmark.records import FOOTPRINT
 from trailmark.recovery import NoHistory, plan_recovery, restore
 from trailmark.state.memory import Memory
 from trailmark.testing.disk import SimulatedDisk
-from trailmark.windows.interval import Interval
+from trailmark.windows.interval import Interval, interval
 
 _SECOND = 1_000_000
 _SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us")), ("text", pa.string())])
@@ -154,6 +154,29 @@ def _quiet_now_and_then() -> list[PortRows]:
         if batch % 4 < 2:
             batches[batch] = _batch(_rows([], []), _rows([], []))
     return batches
+
+
+def test_the_last_tuple_of_a_slow_key_keeps_neither_the_input_nor_those_before_it() -> None:
+    """Prices of one key change in every batch, those of another once; both are asked for."""
+    batches = []
+    for batch in range(40):
+        times = batch * _SECOND + np.arange(3)
+        slow = [2] if batch == 2 else []
+        prices = _rows([1] * 3 + slow, np.append(times, times[: len(slow)]))
+        batches.append(_batch(_rows([1, 2], times[1:]), prices))
+    within = interval("at", "at", nearest="before")
+    case = replace(_case(batches, how="left", piece_rows=2), within=within)
+    query, judge = Query(case, SimulatedDisk(), Continuous(q=12)), Judge(case, 1)
+    for batch, rows in enumerate(batches):
+        judge.check(query, batch, query.run(batch, [rows]))
+        for bucket in query.open():
+            bucket.trim()
+        query.stop() if batch % 7 == 6 else None
+    judge.check_state(query, "in the end")
+    assert query.logs().input(0).oldest() >= 20
+    waits = judge.oracle(0).open_windows()
+    assert sum(len(each["tuples"]) for each in waits.values()) <= 2 + 2 * 5 + 1
+    assert any(opened == 2 for (opened, _, _), _ in waits)
 
 
 # What it lets go

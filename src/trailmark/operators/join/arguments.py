@@ -116,10 +116,18 @@ def _key_names(on: str | Sequence[str]) -> list[str]:
     return list(names)
 
 
-def check_condition(condition: Callable[..., Any] | None) -> None:
-    """Refuses what cannot be asked about pairs."""
+def check_condition(condition: Callable[..., Any] | None, within: Interval) -> None:
+    """Refuses what cannot be asked about pairs, and conditions that nothing would ever leave
+    under."""
     if condition is None:
         return
+    if not within.is_bounded:
+        raise SettingError(
+            "With a condition, any right tuple of a key may be the nearest that it holds of, "
+            "however old: none could ever leave.",
+            where="condition",
+            fix='Say how old it may be: interval(..., before="1 day", nearest="before").',
+        )
     fix = "Give def condition(left, right), which takes the rows of both sides, pair by pair."
     if not callable(condition):
         raise SettingError(

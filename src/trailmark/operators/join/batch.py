@@ -18,6 +18,7 @@ from trailmark.operators.join.arguments import LEFT, RIGHT
 from trailmark.operators.join.arrivals import Arrivals
 from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.condition import holds
+from trailmark.operators.join.departures import Departures
 from trailmark.operators.join.matching import Asking, Matching, Pairs
 from trailmark.operators.join.nearest import nearest
 from trailmark.operators.join.rules import JoinRules
@@ -44,10 +45,12 @@ class JoinBatch:
         """Takes the batch in."""
         state, given = self._state, self._given
         numbers = self._wait() if self._rules.within.is_nearest else self._pair()
-        leaving = [self._evict(side) for side in (LEFT, RIGHT)]
-        opened = [self._open(side, numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
+        leaving = [self._let_go(side, numbers[side]) for side in (LEFT, RIGHT)]
+        opened = [
+            self._open(side, numbers[side], ~leaving[side].arrived_leave) for side in (LEFT, RIGHT)
+        ]
         for side in (LEFT, RIGHT):
-            self._emit(side, np.sort(np.concatenate(leaving[side])))
+            self._emit(side, leaving[side].numbers)
         state.arrived += given.rows.num_rows + sum(each.num_rows for each in given.others)
         slots = np.concatenate(opened)
         if given.footprint == given.batch:
@@ -73,7 +76,7 @@ class JoinBatch:
                 for numbers in found:
                     waiting.tuples["is_matched"][numbers[side]] = 1
         for side in (LEFT, RIGHT):
-            self._evict(side)
+            self._let_go(side, np.empty(0, dtype=np.int64))
         if self._closed:
             raise DamagedSegment(
                 "The logged state contradicts the logged input: all tuples of a piece would leave "
@@ -110,7 +113,13 @@ class JoinBatch:
     def _wait(self) -> list[Numbers]:
         """Lets tuples wait without looking for partners; returns their numbers, for each side."""
         numbers = [
-            self._state.add_tuples(side, arrived.rows, arrived.times, arrived.has_null)
+            self._state.add_tuples(
+                side,
+                arrived.rows,
+                arrived.times,
+                arrived.places % self._rules.piece_rows,
+                arrived.has_null,
+            )
             for side, arrived in enumerate(self._arrivals.sides)
         ]
         for waiting in self._state.sides:
@@ -152,37 +161,17 @@ class JoinBatch:
 
     # Leaving and waiting
 
-    def _evict(self, side: int) -> list[Numbers]:
-        """Lets tuples of earlier batches leave whose time is over; returns which do."""
-        nobody = [np.empty(0, dtype=np.int64)]
-        limit = self._rules.limit(side, self._given.watermark)
-        if limit is None:
-            return nobody
-        slots, pieces = self._state.in_order(side, limit)
-        if not len(slots):
-            return nobody
-        leaving, times = nobody, self._state.sides[side].tuples["time"]
-        for piece, numbers in zip(pieces, self._state.waiting_in(pieces), strict=True):
-            stays = times[numbers] > limit
-            leaving.append(numbers[~stays])
-            piece["tuples"] = stays.sum()
-            piece["since"] = times[numbers[stays]].min(initial=piece["until"])
-        is_closed = pieces["tuples"] == 0
-        if is_closed.any():
-            self._closed.append(self._state.identities_of(slots[is_closed]))
-        self._state.update_pieces(slots, pieces, is_closed)
-        self._changed.append(slots[~is_closed])
-        self._state.sides[side].gone += sum(map(len, leaving))
-        return leaving
+    def _let_go(self, side: int, arrived: Numbers) -> Departures:
+        """Lets tuples leave whose time is over."""
+        found = Departures(self._state, self._rules, side, arrived, self._given.watermark)
+        self._changed.append(found.changed)
+        if found.closed is not None:
+            self._closed.append(found.closed)
+        return found
 
-    def _open(self, side: int, numbers: Numbers, leaving: list[Numbers]) -> Slots:
-        """Opens pieces for the tuples of the batch that wait for others; those that do not leave at
-        once."""
+    def _open(self, side: int, numbers: Numbers, stays: npt.NDArray[np.bool_]) -> Slots:
+        """Opens pieces for the tuples of the batch that stay."""
         arrived = self._arrivals.sides[side]
-        limit = self._rules.limit(side, self._given.watermark)
-        stays = np.ones(len(numbers), dtype=np.bool_) if limit is None else arrived.times > limit
-        leaving.append(numbers[~stays])
-        self._state.sides[side].gone += len(leaving[-1])
         pieces = _cut(
             arrived.times[stays], arrived.places[stays], numbers[stays], self._rules.piece_rows
         )

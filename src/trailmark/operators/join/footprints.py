@@ -7,6 +7,7 @@ which of them have matched, and the tuples themselves where the input log is not
     tuples, since           so many of its tuples wait: those from a time on
     position                tuples that came to the bucket before the batch
     matched                 a bit for each that waits, where it matters on a side
+    waits                   a bit for each tuple from the first on, where they do not leave by time
     left, right             the tuples that wait, in the column of their side; null where they are
                             to be read from the input log
 """
@@ -26,14 +27,16 @@ from trailmark.log.rows import same_columns
 from trailmark.operators.ages import CHECK, OPEN, age_trouble
 from trailmark.operators.identities import Identities
 from trailmark.operators.join.arguments import SIDES
-from trailmark.operators.join.arrivals import Arrived, SideRules
+from trailmark.operators.join.arrivals import Arrived
 from trailmark.operators.join.blocks import Numbers
+from trailmark.operators.join.rules import JoinRules
 from trailmark.operators.join.state import FIRST, IDENTITY, PIECE, SIDE, JoinState
 from trailmark.operators.user_code import joined
 from trailmark.records import FOOTPRINT, KIND, OPENED
 from trailmark.state.table import Slots
 
-TUPLES, SINCE, POSITION, MATCHED = "tuples", "since", "position", "matched"
+TUPLES, SINCE, POSITION = "tuples", "since", "position"
+MATCHED, WAITS = "matched", "waits"
 _MOMENT = pa.timestamp("us", "UTC")
 _MOST_ROWS = 1 << 40
 _FURTHEST = 1 << 62
@@ -54,23 +57,17 @@ class JoinFootprints:
         The columns of footprints.
     """
 
-    def __init__(
-        self,
-        rules: tuple[SideRules, SideRules],
-        schemas: Sequence[pa.Schema],
-        piece_rows: int,
-        *,
-        flags: tuple[bool, bool],
-    ) -> None:
-        self._rules = rules
-        self._piece_rows = piece_rows
-        self._flags_of = flags
+    def __init__(self, rules: JoinRules, schemas: Sequence[pa.Schema]) -> None:
+        self._rules = rules.sides
+        self._piece_rows = rules.piece_rows
+        self._flags_of, self._by_time = rules.flags, rules.by_time
         # Whether a column may be null is in no description of a log.
         self._schemas = [pa.schema([pa.field(f.name, f.type) for f in each]) for each in schemas]
         self._kinds = [pa.list_(pa.struct(list(schema))) for schema in self._schemas]
-        self._has_flags = any(flags)
+        self._has_flags, self._has_waits = any(rules.flags), not all(rules.by_time)
         numbers = [pa.field(name, pa.int64()) for name in (TUPLES, SINCE, POSITION)]
         bits = [pa.field(MATCHED, pa.binary())] if self._has_flags else []
+        bits += [pa.field(WAITS, pa.binary())] if self._has_waits else []
         kept = [pa.field(name, kind) for name, kind in zip(SIDES, self._kinds, strict=True)]
         kind = pa.field(KIND, pa.int8())
         self.schema = pa.schema([*IDENTITY, kind, *numbers, *bits, *kept])
@@ -89,6 +86,8 @@ class JoinFootprints:
             columns[name] = arrow_fixed(np.ascontiguousarray(pieces[name]), pa.int64())
         if self._has_flags:
             columns[MATCHED] = self._flags(state, pieces, numbers)
+        if self._has_waits:
+            columns[WAITS] = self._waits(state, pieces, numbers)
         for side, name in enumerate(SIDES):
             is_kept = (pieces["side"] == side) & (pieces["is_kept"] != 0)
             columns[name] = self._kept(state, side, is_kept, numbers)
@@ -98,17 +97,25 @@ class JoinFootprints:
         self, state: JoinState, pieces: npt.NDArray[Any], numbers: Sequence[Numbers]
     ) -> pa.Array:
         """Whether the tuples have matched, a bit each; null where nobody asks."""
-        has_flags = np.array(self._flags_of)[pieces["side"]]
-        packed = [
-            np.packbits(state.sides[side].tuples["is_matched"][each], bitorder="little")
-            if asked
-            else np.empty(0, dtype=np.uint8)
-            for side, each, asked in zip(pieces["side"], numbers, has_flags, strict=True)
+        return _bits(
+            np.array(self._flags_of)[pieces["side"]],
+            [
+                state.sides[side].tuples["is_matched"][each]
+                for side, each in zip(pieces["side"], numbers, strict=True)
+            ],
+        )
+
+    def _waits(
+        self, state: JoinState, pieces: npt.NDArray[Any], numbers: Sequence[Numbers]
+    ) -> pa.Array:
+        """Which tuples from the first on wait, a bit each; null where times tell, or the tuples
+        are there."""
+        places = [
+            state.sides[side].tuples["place"][each]
+            for side, each in zip(pieces["side"], numbers, strict=True)
         ]
-        offsets = np.cumsum([0, *map(len, packed)]).astype(np.int32)
-        data = np.concatenate([*packed, np.empty(0, dtype=np.uint8)])
-        buffers = [bitmap(has_flags), pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.binary(), len(pieces), buffers)
+        is_asked = ~np.array(self._by_time)[pieces["side"]] & (pieces["is_kept"] == 0)
+        return _bits(is_asked, [np.bincount(each).astype(np.uint8) for each in places])
 
     def _kept(
         self,
@@ -143,7 +150,11 @@ class JoinFootprints:
         if wrong:
             return wrong
         side, tuples = whole_numbers(rows, SIDE), whole_numbers(rows, TUPLES)
-        return self._flag_trouble(rows, side, tuples) or self._kept_trouble(rows, side, tuples)
+        return (
+            self._flag_trouble(rows, side, tuples)
+            or self._kept_trouble(rows, side, tuples)
+            or self._waits_trouble(rows, side)
+        )
 
     def _flag_trouble(self, rows: pa.RecordBatch, side: Numbers, tuples: Numbers) -> str:
         if not self._has_flags:
@@ -153,6 +164,20 @@ class JoinFootprints:
         lengths = np.where(asked, (tuples + 7) // 8, 0)
         is_right = (validity(flags) == asked) & (_lengths(flags) == lengths)
         return "" if is_right.all() else f"has other bits in {MATCHED!r} than one for each tuple"
+
+    def _waits_trouble(self, rows: pa.RecordBatch, side: Numbers) -> str:
+        if not self._has_waits:
+            return ""
+        waits, is_kept = single(rows.column(WAITS)), self._are_kept(rows)
+        is_asked = ~np.array(self._by_time)[side] & ~is_kept
+        is_right = (validity(waits) == is_asked) & (_lengths(waits) <= (self._piece_rows + 7) // 8)
+        return "" if is_right.all() else f"has other bits in {WAITS!r} than for its tuples"
+
+    @staticmethod
+    def _are_kept(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Which footprints hold their tuples."""
+        left, right = (validity(single(rows.column(name))) for name in SIDES)
+        return left | right
 
     def _kept_trouble(self, rows: pa.RecordBatch, side: Numbers, tuples: Numbers) -> str:
         for place, name in enumerate(SIDES):
@@ -171,10 +196,8 @@ class JoinFootprints:
         pieces = np.zeros(rows.num_rows, dtype=PIECE)
         for name in (SIDE, FIRST, TUPLES, SINCE, POSITION):
             pieces[name] = whole_numbers(rows, name)
-        pieces["held"] = pieces["tuples"]
-        for side, name in enumerate(SIDES):
-            kept = single(rows.column(name))
-            pieces["is_kept"] |= validity(kept)
+        pieces["held"], pieces["is_kept"] = pieces["tuples"], self._are_kept(rows)
+        for side in range(len(SIDES)):
             mine = np.flatnonzero(pieces["side"] == side)
             mine = mine[np.lexsort((first[mine], opened[mine]))]
             if len(mine):
@@ -202,32 +225,45 @@ class JoinFootprints:
         where: str,
     ) -> None:
         """The tuples of the pieces of one side, in the order in which they came."""
-        kept, waiting = single(rows.column(SIDES[side])), state.sides[side]
-        found = []
+        waiting, found, places = state.sides[side], [], []
         for place in mine.tolist():
-            tuples = self._kept_rows(kept, place, side)
-            if tuples is None:
-                batch, piece = int(opened[place]), pieces[place]
-                table = state.history.rows(batch).tables[side]
-                tuples = table.slice(int(piece["first"]), self._piece_rows)
+            tuples, at = self._tuples(state, rows.slice(place, 1), int(opened[place]), side)
             arrived = Arrived.of(tuples, self._rules[side], int(pieces["since"][place]))
             _check(arrived, pieces[place], where)
             pieces["until"][place] = arrived.times.max()
             found.append(arrived)
+            places.append(arrived.places if at is None else at[arrived.places])
         if waiting.count:
             state.note_disorder()
         taken = joined([each.rows for each in found], self._schemas[side])
-        times = np.concatenate([each.times for each in found])
-        numbers = state.add_tuples(side, taken, times, self._rules[side].has_null_key(taken))
+        numbers = state.add_tuples(
+            side,
+            taken,
+            np.concatenate([each.times for each in found]),
+            np.concatenate(places),
+            self._rules[side].has_null_key(taken),
+        )
         pieces["at"][mine] = numbers[0] + np.cumsum([0, *(len(e.times) for e in found[:-1])])
         flags = self._loaded_flags(rows, side, mine, pieces["tuples"][mine])
         waiting.tuples["is_matched"][numbers[0] :] = flags
 
-    def _kept_rows(self, kept: pa.Array, place: int, side: int) -> pa.RecordBatch | None:
-        if not kept[place].is_valid:
-            return None
-        rows = pa.RecordBatch.from_struct_array(kept.slice(place, 1).flatten())
-        return pa.RecordBatch.from_arrays(rows.columns, schema=self._schemas[side])
+    def _tuples(
+        self, state: JoinState, row: pa.RecordBatch, opened: int, side: int
+    ) -> tuple[pa.RecordBatch, Numbers | None]:
+        """The tuples of a footprint, or more of its piece; and at which places of the piece they
+        were, if these are not all."""
+        kept = single(row.column(SIDES[side]))
+        if not kept.null_count:
+            columns = kept.flatten().flatten()
+            return pa.RecordBatch.from_arrays(columns, schema=self._schemas[side]), None
+        (first,) = whole_numbers(row, FIRST).tolist()
+        tuples = state.history.rows(opened).tables[side].slice(first, self._piece_rows)
+        if self._by_time[side]:
+            return tuples, None
+        waits = np.frombuffer(single(row.column(WAITS))[0].as_buffer(), dtype=np.uint8)
+        places = np.flatnonzero(np.unpackbits(waits, bitorder="little"))
+        places = places[places < tuples.num_rows]
+        return tuples.take(arrow_fixed(places, pa.int64())), places
 
     def _loaded_flags(
         self, rows: pa.RecordBatch, side: int, mine: Numbers, tuples: Numbers
@@ -244,6 +280,18 @@ class JoinFootprints:
             for place, count in zip(mine.tolist(), tuples.tolist(), strict=True)
         ]
         return np.concatenate(parts)
+
+
+def _bits(is_asked: npt.NDArray[np.bool_], of_rows: Sequence[npt.NDArray[np.uint8]]) -> pa.Array:
+    """Bits of each row, packed; null where nobody asks."""
+    packed = [
+        np.packbits(bits, bitorder="little") if asked else np.empty(0, dtype=np.uint8)
+        for bits, asked in zip(of_rows, is_asked, strict=True)
+    ]
+    offsets = np.cumsum([0, *map(len, packed)]).astype(np.int32)
+    data = np.concatenate([*packed, np.empty(0, dtype=np.uint8)])
+    buffers = [bitmap(is_asked), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(packed), buffers)
 
 
 def _lengths(column: pa.Array) -> Numbers:

@@ -89,7 +89,7 @@ class Join:
         self.how = how_of(how)
         names = check_join(schemas, on, within)
         check_nearest(self.how, within)
-        check_condition(condition)
+        check_condition(condition, within)
         _check_number("most_pairs", most_pairs, 1 << 40)
         _check_number("piece_rows", piece_rows, MOST_PIECE_ROWS)
         self._keys = KeyLayout([left.field(name) for name in names])
@@ -102,7 +102,7 @@ class Join:
         sides = (left_rules, right_rules)
         columns = PairColumns(schemas, names, suffixes)
         self._rules = JoinRules(within, sides, columns, condition, piece_rows, most_pairs)
-        self._format = JoinFootprints(sides, schemas, piece_rows, flags=self._rules.flags)
+        self._format = JoinFootprints(self._rules, schemas)
         delays = (within.left_delay, within.right_delay)
         self.ports = tuple(
             Port(name, schema, time, delay)
@@ -169,7 +169,7 @@ class Join:
         is_touched = np.zeros(len(slots), dtype=np.bool_)
         for side in (LEFT, RIGHT):
             found = self._rules.matched_times(side, arrivals.sides[1 - side].times, given.watermark)
-            limit = self._rules.limit(side, given.watermark)
+            limit = self._rules.may_leave(side, given.watermark)
             is_met = pieces["since"] <= limit if limit is not None else np.zeros_like(is_touched)
             if found is not None:
                 is_met |= (pieces["until"] >= found[0]) & (pieces["since"] <= found[1])

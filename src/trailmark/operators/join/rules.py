@@ -34,9 +34,17 @@ class JoinRules:
     piece_rows: int
     most_pairs: int
 
-    def limit(self, side: int, watermark: int | None) -> int | None:
-        """Up to which time tuples of a side have nobody to wait for any more."""
-        return None if watermark is None else watermark - self.within.reaches[side]
+    def may_leave(self, side: int, watermark: int | None) -> int | None:
+        """Up to which time tuples of a side may have nobody to wait for any more."""
+        if watermark is None:
+            return None
+        return watermark - self.within.reaches[side] if self.by_time[side] else watermark
+
+    @property
+    def by_time(self) -> tuple[bool, bool]:
+        """Whether tuples of each side leave by their own time alone; otherwise the last one of each
+        key stays until there is a later one."""
+        return True, self.within.is_bounded
 
     @property
     def flags(self) -> tuple[bool, bool]:

@@ -141,14 +141,17 @@ class JoinState(StateTable):
         side: int,
         rows: pa.RecordBatch,
         times: Numbers,
+        places: Numbers,
         has_null: npt.NDArray[np.bool_] | None,
     ) -> Numbers:
-        """Adds tuples that are not in the chains of their keys yet; returns their numbers."""
+        """Adds tuples, at these places of their pieces, that are not in the chains of their keys
+        yet; returns their numbers."""
         slots = self.key_slots(rows, has_null, adds=True)
         waiting = self.sides[side]
         numbers = waiting.add(rows, linked=False)
         added = waiting.tuples[waiting.count - len(numbers) :]
-        added["time"], added["key"], added["is_matched"] = times, slots, 0
+        added["time"], added["key"], added["place"] = times, slots, places
+        added["is_matched"], added["is_gone"] = 0, 0
         return numbers
 
     # Pieces
@@ -220,8 +223,8 @@ class JoinState(StateTable):
         """The numbers of the tuples that wait, piece by piece."""
         for piece in pieces:
             first, held = int(piece["at"]), int(piece["held"])
-            times = self.sides[piece["side"]].tuples["time"][first : first + held]
-            yield first + np.flatnonzero(times >= piece["since"])
+            is_gone = self.sides[piece["side"]].tuples["is_gone"][first : first + held]
+            yield first + np.flatnonzero(is_gone == 0)
 
     # Order and room
 

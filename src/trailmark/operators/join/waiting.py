@@ -69,9 +69,10 @@ class Waiting:
         """How many of them have left."""
         return int(self._numbers[2])
 
-    @gone.setter
-    def gone(self, count: int) -> None:
-        self._numbers[2] = count
+    def let_go(self, numbers: Numbers) -> None:
+        """These have left."""
+        self.tuples["is_gone"][numbers] = 1
+        self._numbers[2] += len(numbers)
 
     @property
     def tuples(self) -> npt.NDArray[Any]:

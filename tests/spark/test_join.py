@@ -140,6 +140,51 @@ def test_dataframes_that_do_not_stream_are_joined_at_once(
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_the_nearest_before_is_the_latest_that_is_not_after(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    sides = Sides(spark, tmp_path, seed=3)
+    sides.add(range(4))
+    within = tm.interval("seen", "clicked", delay="1 hour", nearest="before")  # nothing is late
+    still = [
+        sides.left.spark.read.schema(_LEFT).parquet(str(sides.left.directory)),
+        sides.right.spark.read.schema(_RIGHT).parquet(str(sides.right.directory)),
+    ]
+    left, right = (list(rows_of(df)) for df in still)
+    last = (
+        Feed(spark, tmp_path / "left", _LEFT, files=4),
+        Feed(spark, tmp_path / "right", _RIGHT, files=4),
+    )
+    for feed, time, value in zip(last, ("seen", "clicked"), ("ad", "price"), strict=True):
+        kind = pa.string() if value == "ad" else pa.float64()
+        end = pa.array([_START + 100_000 * _SECOND], pa.timestamp("us", "UTC"))
+        nobody = pa.array([None], pa.int32())
+        feed.add(pa.table({"key": nobody, time: end, value: pa.nulls(1, kind)}))
+    query = Query(tmp_path / "ours")
+    query.run(sides.joined(how, within=within))
+    expected = {
+        (key, seen, ad): max(
+            (
+                clicked
+                for other, clicked, _ in right
+                if clicked is not None
+                and key is not None
+                and (other, True) == (key, clicked <= seen)
+            ),
+            default=None,
+        )
+        for key, seen, ad in left
+        if seen is not None
+    }
+    if how == "inner":
+        expected = {row: at for row, at in expected.items() if at is not None}
+    found = {row[:3]: row[3] for row in query.rows(spark)}
+    assert found == expected
+    at_rest = tm.join(*still, on="key", within=within, how=how, path=tmp_path / "none")
+    assert {row[:3]: row[3] for row in rows_of(at_rest)} == expected
+
+
 def test_a_condition_is_a_function_or_for_inner_joins_an_expression(
     spark: SparkSession, tmp_path: Path
 ) -> None:

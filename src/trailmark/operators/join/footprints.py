@@ -21,18 +21,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.errors import DamagedSegment
 from trailmark.kernel.columns import arrow_fixed, bitmap, single, validity, whole_numbers
 from trailmark.log.rows import same_columns
 from trailmark.operators.ages import CHECK, OPEN, age_trouble
 from trailmark.operators.identities import Identities
 from trailmark.operators.join.arguments import SIDES
-from trailmark.operators.join.arrivals import Arrived
 from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.rules import JoinRules
-from trailmark.operators.join.state import FIRST, IDENTITY, PIECE, SIDE, JoinState
-from trailmark.operators.user_code import joined
-from trailmark.records import FOOTPRINT, KIND, OPENED
+from trailmark.operators.join.state import FIRST, IDENTITY, SIDE, JoinState
+from trailmark.records import KIND
 from trailmark.state.table import Slots
 
 TUPLES, SINCE, POSITION = "tuples", "since", "position"
@@ -49,21 +46,22 @@ _BOUNDS = {
 
 
 class JoinFootprints:
-    """Turns pieces into rows and rows back into pieces.
+    """Turns pieces into rows, and tells whether rows can be pieces.
 
     Attributes
     ----------
     schema
         The columns of footprints.
+    sides
+        The columns of the tuples of each side.
     """
 
     def __init__(self, rules: JoinRules, schemas: Sequence[pa.Schema]) -> None:
-        self._rules = rules.sides
         self._piece_rows = rules.piece_rows
         self._flags_of, self._by_time = rules.flags, rules.by_time
         # Whether a column may be null is in no description of a log.
-        self._schemas = [pa.schema([pa.field(f.name, f.type) for f in each]) for each in schemas]
-        self._kinds = [pa.list_(pa.struct(list(schema))) for schema in self._schemas]
+        self.sides = [pa.schema([pa.field(f.name, f.type) for f in each]) for each in schemas]
+        self._kinds = [pa.list_(pa.struct(list(schema))) for schema in self.sides]
         self._has_flags, self._has_waits = any(rules.flags), not all(rules.by_time)
         numbers = [pa.field(name, pa.int64()) for name in (TUPLES, SINCE, POSITION)]
         bits = [pa.field(MATCHED, pa.binary())] if self._has_flags else []
@@ -129,7 +127,7 @@ class JoinFootprints:
         offsets = np.cumsum([0, *lengths]).astype(np.int32)
         chosen = [each for each, kept in zip(numbers, is_kept, strict=True) if kept]
         rows = state.sides[side].rows.take(np.concatenate([*chosen, np.empty(0, dtype=np.int64)]))
-        values = pa.StructArray.from_arrays(rows.columns, fields=list(self._schemas[side]))
+        values = pa.StructArray.from_arrays(rows.columns, fields=list(self.sides[side]))
         buffers = [bitmap(is_kept), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(self._kinds[side], len(is_kept), buffers, children=[values])
 
@@ -139,7 +137,7 @@ class JoinFootprints:
         columns[SINCE] = columns[SINCE].view(_MOMENT)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    # Into the state
+    # Out of a log
 
     def trouble(self, rows: pa.RecordBatch, identities: Identities, batch: int) -> str:
         """What is wrong with the footprints of a batch; empty if nothing is."""
@@ -168,16 +166,10 @@ class JoinFootprints:
     def _waits_trouble(self, rows: pa.RecordBatch, side: Numbers) -> str:
         if not self._has_waits:
             return ""
-        waits, is_kept = single(rows.column(WAITS)), self._are_kept(rows)
+        waits, is_kept = single(rows.column(WAITS)), are_kept(rows)
         is_asked = ~np.array(self._by_time)[side] & ~is_kept
         is_right = (validity(waits) == is_asked) & (_lengths(waits) <= (self._piece_rows + 7) // 8)
         return "" if is_right.all() else f"has other bits in {WAITS!r} than for its tuples"
-
-    @staticmethod
-    def _are_kept(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Which footprints hold their tuples."""
-        left, right = (validity(single(rows.column(name))) for name in SIDES)
-        return left | right
 
     def _kept_trouble(self, rows: pa.RecordBatch, side: Numbers, tuples: Numbers) -> str:
         for place, name in enumerate(SIDES):
@@ -188,98 +180,11 @@ class JoinFootprints:
                 return f"has other tuples in {name!r} than those that wait"
         return ""
 
-    def load(self, state: JoinState, rows: pa.RecordBatch, where: str) -> None:
-        """Puts footprints into the state; they come with the batch of each."""
-        if not rows.num_rows:
-            return
-        opened, first = whole_numbers(rows, OPENED), whole_numbers(rows, FIRST)
-        pieces = np.zeros(rows.num_rows, dtype=PIECE)
-        for name in (SIDE, FIRST, TUPLES, SINCE, POSITION):
-            pieces[name] = whole_numbers(rows, name)
-        pieces["held"], pieces["is_kept"] = pieces["tuples"], self._are_kept(rows)
-        for side in range(len(SIDES)):
-            mine = np.flatnonzero(pieces["side"] == side)
-            mine = mine[np.lexsort((first[mine], opened[mine]))]
-            if len(mine):
-                self._load_side(state, side, rows, opened, pieces, mine, where)
-        state.insert(
-            state.encode_keys(rows),
-            starts=None,
-            opened=opened,
-            footprints=whole_numbers(rows, FOOTPRINT),
-            fills=None,
-            states=pieces,
-            where=where,
-        )
-        arrived = pieces["position"] + pieces["first"] + pieces["tuples"]
-        state.arrived = max(state.arrived, int(arrived.max()))
 
-    def _load_side(
-        self,
-        state: JoinState,
-        side: int,
-        rows: pa.RecordBatch,
-        opened: Numbers,
-        pieces: npt.NDArray[Any],
-        mine: Numbers,
-        where: str,
-    ) -> None:
-        """The tuples of the pieces of one side, in the order in which they came."""
-        waiting, found, places = state.sides[side], [], []
-        for place in mine.tolist():
-            tuples, at = self._tuples(state, rows.slice(place, 1), int(opened[place]), side)
-            arrived = Arrived.of(tuples, self._rules[side], int(pieces["since"][place]))
-            _check(arrived, pieces[place], where)
-            pieces["until"][place] = arrived.times.max()
-            found.append(arrived)
-            places.append(arrived.places if at is None else at[arrived.places])
-        if waiting.count:
-            state.note_disorder()
-        taken = joined([each.rows for each in found], self._schemas[side])
-        numbers = state.add_tuples(
-            side,
-            taken,
-            np.concatenate([each.times for each in found]),
-            np.concatenate(places),
-            self._rules[side].has_null_key(taken),
-        )
-        pieces["at"][mine] = numbers[0] + np.cumsum([0, *(len(e.times) for e in found[:-1])])
-        flags = self._loaded_flags(rows, side, mine, pieces["tuples"][mine])
-        waiting.tuples["is_matched"][numbers[0] :] = flags
-
-    def _tuples(
-        self, state: JoinState, row: pa.RecordBatch, opened: int, side: int
-    ) -> tuple[pa.RecordBatch, Numbers | None]:
-        """The tuples of a footprint, or more of its piece; and at which places of the piece they
-        were, if these are not all."""
-        kept = single(row.column(SIDES[side]))
-        if not kept.null_count:
-            columns = kept.flatten().flatten()
-            return pa.RecordBatch.from_arrays(columns, schema=self._schemas[side]), None
-        (first,) = whole_numbers(row, FIRST).tolist()
-        tuples = state.history.rows(opened).tables[side].slice(first, self._piece_rows)
-        if self._by_time[side]:
-            return tuples, None
-        waits = np.frombuffer(single(row.column(WAITS))[0].as_buffer(), dtype=np.uint8)
-        places = np.flatnonzero(np.unpackbits(waits, bitorder="little"))
-        places = places[places < tuples.num_rows]
-        return tuples.take(arrow_fixed(places, pa.int64())), places
-
-    def _loaded_flags(
-        self, rows: pa.RecordBatch, side: int, mine: Numbers, tuples: Numbers
-    ) -> npt.NDArray[np.uint8]:
-        if not self._flags_of[side]:
-            return np.zeros(int(tuples.sum()), dtype=np.uint8)
-        packed = single(rows.column(MATCHED))
-        parts = [
-            np.unpackbits(
-                np.frombuffer(packed[place].as_buffer(), dtype=np.uint8),
-                count=count,
-                bitorder="little",
-            )
-            for place, count in zip(mine.tolist(), tuples.tolist(), strict=True)
-        ]
-        return np.concatenate(parts)
+def are_kept(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Which footprints hold their tuples."""
+    left, right = (validity(single(rows.column(name))) for name in SIDES)
+    return left | right
 
 
 def _bits(is_asked: npt.NDArray[np.bool_], of_rows: Sequence[npt.NDArray[np.uint8]]) -> pa.Array:
@@ -301,15 +206,3 @@ def _lengths(column: pa.Array) -> Numbers:
         return np.zeros(len(column), dtype=np.int64)
     found = np.frombuffer(offsets, "<i4", len(column) + 1, 4 * column.offset)
     return np.where(validity(column), np.diff(found), 0).astype(np.int64)
-
-
-def _check(arrived: Arrived, piece: Any, where: str) -> None:
-    """What a footprint says of its tuples is so."""
-    if len(arrived.times) == piece["tuples"] and arrived.times.min() == piece["since"]:
-        return
-    raise DamagedSegment(
-        f"The logged state contradicts the logged input: {int(piece['tuples']):,} tuples of the "
-        f"{SIDES[piece['side']]} side should wait, and {len(arrived.times):,} do.",
-        where=where,
-        fix="Run a verification of both logs; restore the damaged files from a backup.",
-    )

@@ -26,6 +26,7 @@ from trailmark.operators.join.batch import JoinBatch
 from trailmark.operators.join.columns import PairColumns
 from trailmark.operators.join.condition import Condition, condition_name
 from trailmark.operators.join.footprints import TUPLES, JoinFootprints
+from trailmark.operators.join.loading import Loading
 from trailmark.operators.join.rules import JoinRules
 from trailmark.operators.join.state import CHAINS, IDENTITY, PIECES, JoinState
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
@@ -206,7 +207,8 @@ class Join:
         return self._format.trouble(footprints, self.identities, batch)
 
     def load(self, state: JoinState, footprints: pa.RecordBatch, where: str) -> None:
-        self._format.load(state, footprints, where)
+        if footprints.num_rows:
+            Loading(self._rules, self._format, state, footprints, where).run()
 
 
 def _check_number(name: str, number: int, most: int) -> None:

@@ -12,7 +12,7 @@ from tests.support.lives import assert_nothing_is_half_done, life_of, refusal_of
 from trailmark.errors import DiskFull, NoPermission, StorageError
 from trailmark.testing.disk import SimulatedDisk
 
-_KINDS = ["overlapping", "time", "pairing", "keyed", "whole"]
+_KINDS = ["overlapping", "time", "pairing", "join", "keyed", "whole"]
 
 
 # No room

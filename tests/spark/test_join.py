@@ -27,11 +27,13 @@ _ROWS = 30
 
 
 def _table(rng: random.Random, batch: int, time: str, value: tuple[str, pa.DataType]) -> pa.Table:
-    """Some keys and times are null, some rows come late, and some very early."""
+    """Some keys and times are null, some rows come late, and some very early; watermarks of Spark's
+    are whole milliseconds, and times are not."""
     shifts = (0, 0, 0, -15, 30)
     times: list[int | None] = []
     for _ in range(_ROWS):
         at = _START + (10 * batch + rng.randrange(10) + rng.choice(shifts)) * _SECOND
+        at += rng.choice((0, 300, 700))
         times.append(at if rng.random() < 0.95 else None)
     keys = [rng.randrange(6) if rng.random() < 0.9 else None for _ in range(_ROWS)]
     name, kind = value

@@ -76,6 +76,10 @@ class _Waiting:
     has_matched: bool = False
 
 
+def _whole_milliseconds(us: int | None) -> int | None:
+    return None if us is None else us - us % 1000
+
+
 class JoinOracle:
     """All tuples of both sides, as long as one may still come that matches them."""
 
@@ -92,6 +96,7 @@ class JoinOracle:
         late_before: int | None,
         watermark: int | None,
     ) -> OracleOutcome:
+        late_before, watermark = _whole_milliseconds(late_before), _whole_milliseconds(watermark)
         outcome, places = OracleOutcome(), [0, 0]
         for side, row in rows:
             place, places[side] = places[side], places[side] + 1
@@ -380,12 +385,12 @@ def random_join(rng: random.Random) -> JoinCase:
             within = replace(within, before=_UNBOUNDED)
             condition = None
     distinct, now, batches = rng.choice((1, 3, 12)), 0, []
-    far = rng.choice((0.0, 0.0, 0.02))
+    far, step = rng.choice((0.0, 0.0, 0.02)), rng.choice((_SECOND, _SECOND, 700))
     for _ in range(rng.randrange(2, 12)):
         sides = rng.choice(((0, 1), (0, 1), (0, 1), (0,), (1,)))
         placed: list[tuple[int, list[Any]]] = []
         for _ in range(rng.choice((0, 1, 5, 20))):
-            side, now = rng.choice(sides), now + rng.randrange(_SECOND)
+            side, now = rng.choice(sides), now + rng.randrange(step)
             at = now - rng.choice((0, 0, 0, 3 * _SECOND, 20 * _SECOND))
             at += 100_000 * _SECOND if rng.random() < far else 0
             number = rng.randrange(distinct)

@@ -57,7 +57,7 @@ def _in_order(batches: int, *, rows: int = 6, far: int | None = None) -> list[Po
     """Both sides go on by a second for each batch; one tuple of a batch may lie far ahead."""
     made = []
     for batch in range(batches):
-        times = batch * _SECOND + np.arange(rows)
+        times = batch * _SECOND + np.arange(rows) * 1000
         left = times.copy()
         if batch == far:
             left[2] = _FAR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,13 +158,14 @@ class Join:
     # A batch, live or replayed
 
     def process(self, state: JoinState, given: BatchInput) -> Outcome:
-        return JoinBatch(self._rules, state, given).process()
+        return JoinBatch(self._rules, state, _in_milliseconds(given)).process()
 
     def replay(self, state: JoinState, given: BatchInput, where: str) -> None:
-        JoinBatch(self._rules, state, given).replay(where)
+        JoinBatch(self._rules, state, _in_milliseconds(given)).replay(where)
 
     def touched(self, state: JoinState, given: BatchInput) -> Slots:
         """The pieces with tuples that leave, and those of times that tuples of the batch match."""
+        given = _in_milliseconds(given)
         arrivals = Arrivals.of(given, self._rules.sides)
         slots = state.list_oldest()
         pieces = state.read_pieces(slots)
@@ -209,6 +211,15 @@ class Join:
     def load(self, state: JoinState, footprints: pa.RecordBatch, where: str) -> None:
         if footprints.num_rows:
             Loading(self._rules, self._format, state, footprints, where).run()
+
+
+def _in_milliseconds(given: BatchInput) -> BatchInput:
+    """The batch with watermarks as Spark has them, so that the same tuples are late and leave."""
+    late_before, watermark = (
+        None if each is None else each // 1000 * 1000
+        for each in (given.late_before, given.watermark)
+    )
+    return replace(given, late_before=late_before, watermark=watermark)
 
 
 def _check_number(name: str, number: int, most: int) -> None:

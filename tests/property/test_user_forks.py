@@ -7,14 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.compare import assert_same_rows, assert_same_states
+from tests.support.compare import assert_same_rows
 from tests.support.crashes import OTHER_KINDS
+from tests.support.forks import Forked
 from tests.support.keyed import KeyedCase
 from tests.support.oracle import OracleOutcome
 from tests.support.plain import plain_rows
 from tests.support.seeds import reported, seeds
-from tests.support.tables import memory_bytes
-from trailmark.operators.fork import Fork
 from trailmark.operators.protocol import BatchInput
 from trailmark.recovery import NoHistory
 from trailmark.state.memory import Memory
@@ -54,28 +53,15 @@ class _Given:
 
 def _check_fork(case: Any, rng: random.Random, *, origin_follows: bool) -> None:
     given, operator, oracle = _Given(case), case.operator(), case.oracle()
-    origin = operator.open(Memory(), NoHistory())
-    begin = rng.randrange(len(case.batches) + 1)
-    for batch in range(begin):
-        given.expected(oracle, given.batch(batch))
-        operator.process(origin, given.batch(batch))
-    operator.footprints(origin, origin.list_oldest(), 0)  # a whole state is written down by now
-    before = memory_bytes(origin.memory)
-    fork = Fork(operator, origin, NoHistory())
-    caught_up = begin
-    for batch in range(begin, len(case.batches)):
-        expected = given.expected(oracle, given.batch(batch))
-        outcome = fork.process(given.batch(batch))
-        assert_same_rows(outcome.results, expected.results, f"fork, batch {batch}")
-        while origin_follows and caught_up <= batch and rng.random() < 0.6:
-            operator.process(origin, given.batch(caught_up))
-            caught_up += 1
-        own, states = case.states(operator, fork.state), oracle.open_windows()
-        wanted = {identity: states[identity] for identity in own}
-        assert_same_states(own, wanted, f"fork after batch {batch}")
-    fork.close()
-    if caught_up == begin:
-        assert memory_bytes(origin.memory) == before, "the state has changed"
+    Forked(
+        operator,
+        operator.open(Memory(), NoHistory()),
+        oracle,
+        [given.batch(batch) for batch in range(len(case.batches))],
+        lambda each: given.expected(oracle, each),
+        lambda outcome, expected, what: assert_same_rows(outcome.results, expected.results, what),
+        lambda state: case.states(operator, state),
+    ).check(rng, origin_follows=origin_follows)
 
 
 @pytest.mark.parametrize("origin_follows", [False, True])

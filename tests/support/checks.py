@@ -17,14 +17,12 @@ from tests.support.compare import (
     footprint_states,
     table_states,
 )
+from tests.support.forks import Forked
 from tests.support.oracle import Identity, Row, place_in_order
 from tests.support.plain import plain_rows
-from tests.support.tables import memory_bytes
 from trailmark.errors import ValueOverflow
 from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.fork import Fork
 from trailmark.records import FOOTPRINT, KIND, NO_BATCH
-from trailmark.recovery import NoHistory
 from trailmark.state.memory import Memory
 from trailmark.state.table import Slots, StateTable
 
@@ -144,29 +142,16 @@ def check_restricted_replay(
 
 
 def check_fork(case: Case, rng: random.Random, *, origin_follows: bool) -> None:
-    """A fork made at any batch goes on as the state would, which does not notice; nor does the fork
-    notice when the state comes after it."""
+    """A fork is as `Forked` says."""
     operator, oracle = case.operator(), case.oracle()
-    origin = StateTable(operator.layout, Memory())
-    begin = rng.randrange(len(case.batches) + 1)
-    for batch in range(begin):
-        given = case.given(batch)
-        oracle.process(batch, plain_rows(given.rows), given.late_before, given.watermark)
-        operator.process(origin, given)
-    before = memory_bytes(origin.memory)
-    fork = Fork(operator, origin, NoHistory())
-    caught_up = begin
-    for batch in range(begin, len(case.batches)):
-        given = case.given(batch)
-        expected = oracle.process(batch, plain_rows(given.rows), given.late_before, given.watermark)
-        assert_same_outcome(fork.process(given), expected, oracle, f"fork, batch {batch}")
-        while origin_follows and caught_up <= batch and rng.random() < 0.6:
-            operator.process(origin, case.given(caught_up))
-            caught_up += 1
-        states = oracle.open_windows()
-        own = table_states(operator, fork.state)
-        wanted = {identity: states[identity] for identity in own}
-        assert_same_states(own, wanted, f"fork after batch {batch}")
-    fork.close()
-    if caught_up == begin:
-        assert memory_bytes(origin.memory) == before, "the state has changed"
+    Forked(
+        operator,
+        StateTable(operator.layout, Memory()),
+        oracle,
+        [case.given(batch) for batch in range(len(case.batches))],
+        lambda given: oracle.process(
+            given.batch, plain_rows(given.rows), given.late_before, given.watermark
+        ),
+        lambda outcome, expected, what: assert_same_outcome(outcome, expected, oracle, what),
+        lambda state: table_states(operator, state),
+    ).check(rng, origin_follows=origin_follows)

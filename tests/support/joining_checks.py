@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from tests.support.compare import assert_same_rows, assert_same_states
+from tests.support.forks import Forked
 from tests.support.joining import JoinCase, JoinOracle
 from tests.support.oracle import Identity, OracleOutcome
 from tests.support.plain import plain_rows
-from tests.support.tables import memory_bytes
 from trailmark.log import PortRows
-from trailmark.operators.fork import Fork
 from trailmark.operators.join.state import JoinState
 from trailmark.operators.protocol import BatchInput, Outcome
 from trailmark.records import FOOTPRINT, NO_BATCH
@@ -148,26 +147,15 @@ def check_changed(case: JoinCase) -> None:
 
 
 def check_fork(case: JoinCase, rng: random.Random, *, origin_follows: bool) -> None:
-    """A fork made at any batch goes on as the state would, which does not notice; nor does the fork
-    notice when the state comes after it."""
-    operator, oracle, origin = case.operator(), case.oracle(), open_state(case)
-    begin = rng.randrange(len(case.batches) + 1)
-    for batch in range(begin):
-        _expected(case, oracle, case.given(batch))
-        operator.process(origin, case.given(batch))
-    before = memory_bytes(origin.memory)
-    fork: Fork[JoinState] = Fork(operator, origin, CaseHistory(case))
-    caught_up = begin
-    for batch in range(begin, len(case.batches)):
-        given = case.given(batch)
-        expected = _expected(case, oracle, given)
-        _assert_same(fork.process(given), expected, f"fork, batch {batch}")
-        while origin_follows and caught_up <= batch and rng.random() < 0.6:
-            operator.process(origin, case.given(caught_up))
-            caught_up += 1
-        own, states = case.states(operator, fork.state), oracle.open_windows()
-        wanted = {identity: states[identity] for identity in own}
-        assert_same_states(own, wanted, f"fork after batch {batch}")
-    fork.close()
-    if caught_up == begin:
-        assert memory_bytes(origin.memory) == before, "the state has changed"
+    """A fork is as `Forked` says."""
+    operator, oracle = case.operator(), case.oracle()
+    Forked(
+        operator,
+        open_state(case),
+        oracle,
+        [case.given(batch) for batch in range(len(case.batches))],
+        lambda given: _expected(case, oracle, given),
+        _assert_same,
+        lambda state: case.states(operator, state),
+        CaseHistory(case),
+    ).check(rng, origin_follows=origin_follows)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.engine import Query
+from tests.support.committed import Logs, commit_all, said
 from tests.support.joining import JoinCase, small_join
 from tests.support.verdict import assert_logs_are_right, recovered_states
 from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
 from trailmark.engine import BatchReport
-from trailmark.engine.commits import mark_committed
 from trailmark.errors import SettingError, UnknownFormat
 from trailmark.log import LocalStorage, OperatorMeta
 from trailmark.operators.kinds import form_of, kind_of, title_of
@@ -27,34 +25,13 @@ from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
-from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 8
 _BUCKETS = 2
 
 
-@dataclass(frozen=True)
-class Logs:
-    """All batches committed; ``reports[batch][bucket]``."""
-
-    case: JoinCase
-    query: Query
-    path: Path
-    reports: list[list[BatchReport]]
-
-
 def _write(path: Path, case: JoinCase) -> Logs:
-    disk = SimulatedDisk()
-    query = Query(case, disk, Continuous(q=8, u=12), _BUCKETS)
-    reports = []
-    for batch, rows in enumerate(case.batches):
-        reports.append(query.run(batch, case.split(rows, _BUCKETS)))
-        mark_committed(disk.storage(), batch, "a run")
-    query.stop()
-    for name in disk.files():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(disk.content(name))
-    return Logs(case, query, path, reports)
+    return commit_all(path, case, Continuous(q=8, u=12), _BUCKETS)
 
 
 @pytest.fixture(params=["inner", "left", "right", "full"])
@@ -151,13 +128,8 @@ def test_a_recovery_is_planned_from_files_alone(logs: Logs, bucket: int) -> None
     assert plan.open_windows == account.open_windows
 
 
-def _said(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[Any]:
-    assert main([str(each) for each in arguments]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
 def test_the_log_shows_the_records_of_a_key(full: Logs, capsys: pytest.CaptureFixture[str]) -> None:
-    found = _said(capsys, "log", full.path, "--records", "--key", "key=b", "--json")
+    found = said(capsys, "log", full.path, "--records", "--key", "key=b", "--json")
     assert {each["kind"] for each in found} == {"input:left", "input:right", "results"}
     assert {each["row"]["key"] for each in found} == {"b"}
 

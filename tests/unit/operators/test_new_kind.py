@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.support.committed import Logs, commit_all, said
 from tests.support.compare import assert_same_rows
-from tests.support.engine import Query
 from tests.support.harm import segment_path
 from tests.support.oracle import OracleOutcome, Row
 from tests.support.pairing import PairingCase, in_order
@@ -20,8 +18,6 @@ from tests.support.small import small_pairing
 from tests.support.verdict import assert_logs_are_right, recovered_states, watermarks
 from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
-from trailmark.engine import BatchReport
-from trailmark.engine.commits import mark_committed
 from trailmark.engine.ticks import DueBatch
 from trailmark.errors import SettingError, UnknownFormat
 from trailmark.kernel.columns import contiguous
@@ -32,35 +28,14 @@ from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
-from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 8
 _BUCKETS = 2
 _SIDES = ("left", "right")
 
 
-@dataclass(frozen=True)
-class Logs:
-    """Pairings in two buckets, all of them committed; ``reports[batch][bucket]``."""
-
-    case: PairingCase
-    query: Query
-    path: Path
-    reports: list[list[BatchReport]]
-
-
 def _write(path: Path) -> Logs:
-    case, disk = small_pairing(_BATCHES), SimulatedDisk()
-    query = Query(case, disk, Continuous(q=8, u=12), _BUCKETS)
-    reports = []
-    for batch, rows in enumerate(case.batches):
-        reports.append(query.run(batch, case.split(rows, _BUCKETS)))
-        mark_committed(disk.storage(), batch, "a run")
-    query.stop()
-    for name in disk.files():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(disk.content(name))
-    return Logs(case, query, path, reports)
+    return commit_all(path, small_pairing(_BATCHES), Continuous(q=8, u=12), _BUCKETS)
 
 
 @pytest.fixture
@@ -85,11 +60,6 @@ def _outcomes(logs: Logs) -> list[OracleOutcome]:
             part = case.split(rows, _BUCKETS)[bucket]
             outcomes.append(case.outcome(oracle, batch, part, None, marks[batch]))
     return outcomes
-
-
-def _said(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[Any]:
-    assert main([str(each) for each in arguments]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def _plain(rows: list[Row]) -> Counter[tuple[Any, ...]]:
@@ -201,7 +171,7 @@ def test_whoever_asks_for_one_of_its_inputs_has_to_say_which(logs: Logs, records
 def test_the_log_shows_the_tuples_of_every_input(
     logs: Logs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = _said(capsys, "log", logs.path, "--records", "--kind", "input", "--json")
+    found = said(capsys, "log", logs.path, "--records", "--kind", "input", "--json")
     for side in _SIDES:
         rows = [each["row"] for each in found if each["kind"] == f"input:{side}"]
         assert _plain(rows) == _plain(_given(logs.case, side))
@@ -212,12 +182,12 @@ def test_the_log_shows_the_tuples_of_a_key_on_every_input(
     logs: Logs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("log", logs.path, "--stream", "input", "--key", "key=2", "--json")
-    rows = [each["row"] for each in _said(capsys, *asked, "--records")]
+    rows = [each["row"] for each in said(capsys, *asked, "--records")]
     given = [row for side in _SIDES for row in _given(logs.case, side) if row["key"] == 2]
     assert given
     assert _plain(rows) == _plain(given)
     counts = Counter[str]()
-    for each in _said(capsys, *asked):
+    for each in said(capsys, *asked):
         counts.update(each["rows"])
     assert counts.total() == len(given)
 
@@ -226,7 +196,7 @@ def test_the_log_lists_its_segments_by_input_and_leaves_out_the_order(
     logs: Logs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logged = logs.query.logs()
-    for each in _said(capsys, "log", logs.path, "--json"):
+    for each in said(capsys, "log", logs.path, "--json"):
         is_input = each["stream"] == Stream.INPUT.name.lower()
         log = (logged.input if is_input else logged.output)(each["bucket"])
         held = {kind: int(frame) for kind, frame in log.read(each["batch"]).footer.rows.items()}

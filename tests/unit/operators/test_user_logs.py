@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.engine import Query
+from tests.support.committed import Logs, commit_all
 from tests.support.small import small_case_of
 from tests.support.verdict import assert_logs_are_right, recovered_states
 from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
-from trailmark.engine import BatchReport
 from trailmark.engine.commits import mark_committed
 from trailmark.errors import SchemaChanged, SettingError
 from trailmark.log import LocalStorage
@@ -26,37 +24,16 @@ from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
 from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
-from trailmark.testing.disk import SimulatedDisk
 
 _BATCHES = 6
 _BUCKETS = 2
 _KINDS = ("keyed", "whole")
 
 
-@dataclass(frozen=True)
-class Logs:
-    """All batches committed; ``reports[batch][bucket]``."""
-
-    case: Any
-    query: Query
-    path: Path
-    reports: list[list[BatchReport]]
-
-
 @pytest.fixture(params=_KINDS)
 def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Logs:
-    case, disk = small_case_of(request.param, _BATCHES), SimulatedDisk()
-    query = Query(case, disk, Continuous(q=4, u=12), _BUCKETS)
-    reports = []
-    for batch, rows in enumerate(case.batches):
-        reports.append(query.run(batch, case.split(rows, _BUCKETS)))
-        mark_committed(disk.storage(), batch, "a run")
-    query.stop()
-    path = tmp_path / "logs"
-    for name in disk.files():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(disk.content(name))
-    return Logs(case, query, path, reports)
+    case = small_case_of(request.param, _BATCHES)
+    return commit_all(tmp_path / "logs", case, Continuous(q=4, u=12), _BUCKETS)
 
 
 def test_they_are_right_and_found_whole(logs: Logs) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tests.support.pages import run_examples
 from tests.support.spark_feed import Feed, rows_of
 
 _PAGE = Path(__file__).parents[2] / "docs" / "joins.md"
@@ -22,20 +22,13 @@ def _table(time: str, value: str, rows: list[tuple[str, int, float]]) -> pa.Tabl
 
 
 def test_the_examples_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 3
     seen = Feed(spark, tmp_path / "seen", "ad string, seen_at timestamp, bid double")
     clicks = Feed(spark, tmp_path / "clicks", "ad string, clicked_at timestamp, price double")
     seen.add(_table("seen_at", "bid", [("a", 0, 1.0), ("b", 1, 2.0), ("c", 300, 3.0)]))
     clicks.add(_table("clicked_at", "price", [("a", 5, 0.5), ("a", 61, 4.0), ("x", 300, 1.0)]))
     names: dict[str, Any] = {"impressions": seen.stream(), "clicks": clicks.stream()}
-    for block in blocks:
-        for name in ("clicked-log", "clicked-ckpt", "clicked-out", "dear-log", "priced-log"):
-            block = block.replace(f'"{name}"', repr(str(tmp_path / name)))
-        exec(compile(block, str(_PAGE), "exec"), names)
-        if "writeStream" in block:
-            names["query"].processAllAvailable()
-            names["query"].stop()
+    places = ("clicked-log", "clicked-ckpt", "clicked-out", "dear-log", "priced-log")
+    assert run_examples(_PAGE, names, places, tmp_path) == 3
     clicked = rows_of(spark.read.parquet(str(tmp_path / "clicked-out")).select("ad", "price"))
     assert {row[0]: row[1] is not None for row in clicked} == {"a": True, "b": False}
     assert names["dear"].columns == ["ad", "seen_at", "bid", "clicked_at", "price"]

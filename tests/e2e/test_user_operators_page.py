@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,19 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tests.support.pages import run_examples
 from tests.support.spark_feed import Feed
 
 _PAGE = Path(__file__).parents[2] / "docs" / "user-operators.md"
 
 
 def test_the_examples_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 5
     feed = Feed(spark, tmp_path / "in", "item string, price double")
     items = np.random.default_rng(1).integers(0, 5, 300)
     feed.add(pa.table({"item": np.char.mod("item %d", items), "price": items / 4}))
     names: dict[str, Any] = {"__name__": "__main__", "orders": feed.stream()}
-    for block in blocks:
-        for name in ("running-log", "running-ckpt", "running-out"):
-            block = block.replace(f'"{name}"', repr(str(tmp_path / name)))
-        exec(compile(block, str(_PAGE), "exec"), names)
-        if "writeStream" in block:
-            names["query"].processAllAvailable()
-            names["query"].stop()
+    places = ("running-log", "running-ckpt", "running-out")
+    assert run_examples(_PAGE, names, places, tmp_path) == 5
     found = {
         row["item"]: row for row in spark.read.parquet(str(tmp_path / "running-out")).collect()
     }

@@ -150,19 +150,13 @@ def test_the_nearest_before_is_the_latest_that_is_not_after(
     sides.add(range(4))
     within = tm.interval("seen", "clicked", delay="1 hour", nearest="before")  # nothing is late
     still = [
-        sides.left.spark.read.schema(_LEFT).parquet(str(sides.left.directory)),
-        sides.right.spark.read.schema(_RIGHT).parquet(str(sides.right.directory)),
+        spark.read.schema(feed.schema).parquet(str(feed.directory))
+        for feed in (sides.left, sides.right)
     ]
     left, right = (list(rows_of(df)) for df in still)
-    last = (
-        Feed(spark, tmp_path / "left", _LEFT, files=4),
-        Feed(spark, tmp_path / "right", _RIGHT, files=4),
-    )
-    for feed, time, value in zip(last, ("seen", "clicked"), ("ad", "price"), strict=True):
-        kind = pa.string() if value == "ad" else pa.float64()
-        end = pa.array([_START + 100_000 * _SECOND], pa.timestamp("us", "UTC"))
-        nobody = pa.array([None], pa.int32())
-        feed.add(pa.table({"key": nobody, time: end, value: pa.nulls(1, kind)}))
+    end = pa.array([_START + 100_000 * _SECOND], pa.timestamp("us", "UTC"))
+    for feed, time in ((sides.left, "seen"), (sides.right, "clicked")):
+        feed.add(pa.table({"key": pa.nulls(1, pa.int32()), time: end}))
     query = Query(tmp_path / "ours")
     query.run(sides.joined(how, within=within))
     expected = {

@@ -146,12 +146,3 @@ def test_an_operator_with_several_inputs_has_a_dataframe_for_each(
         f"parquet: {left.directory}",
         f"parquet: {right.directory}",
     ]
-
-
-def test_the_inputs_of_an_operator_may_be_at_rest(spark: SparkSession, tmp_path: Path) -> None:
-    """A key of one side only: which row comes first is up to Spark."""
-    left = spark.createDataFrame([(1, 10), (2, 20)], "key int, left bigint")
-    right = spark.createDataFrame([(3, 30)], "key int, right bigint")
-    timed = [df.selectExpr("*", "timestamp_ntz'2024-01-01' AS at") for df in (left, right)]
-    operation = Operation("pairing", Pairing((0, 0)), ("key",), "on")
-    assert rows_of(operate(timed, operation, _arguments(tmp_path))) == Counter()

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 from trailmark.checkpoint.policy import Policy
 from trailmark.errors import SettingError
 from trailmark.operators.join import Join
-from trailmark.operators.join.arguments import SIDES, How, how_of
+from trailmark.operators.join.arguments import SIDES, How, how_of, join_keys
 from trailmark.operators.join.condition import Condition, condition_name
 from trailmark.operators.join.operator import MOST_PAIRS
 from trailmark.settings import Durability
@@ -71,23 +71,12 @@ def join(
     path
         Directory or ``s3://`` URL of this operator's logs; it belongs to one query. Executors on
         several hosts need a path that all of them reach.
-    checkpoint
-        Policy, such as ``tm.Continuous(q=200_000)``; never changes results, only costs.
-    recover_within
-        Instead of ``checkpoint``: how long the recovery of a bucket may take. Default 5 seconds.
-    buckets
-        Parts of the state, each with logs of its own; fixed once the logs exist. Default: as many
-        as Spark runs tasks at a time.
     suffixes
         What columns get that both sides have by the same name.
     most_pairs
         A batch in which a bucket makes more pairs is refused: some key is nearly everybody's.
-    retain_batches
-        Results stay in the log for so many batches after everybody has them; None keeps them all.
-    durability
-        ``"synced"``, or ``"unsynced"`` to let a power failure take the newest batches.
-    cache_dir
-        Where the hosts keep state between batches. Default: shared memory.
+    checkpoint, recover_within, buckets, retain_batches, durability, cache_dir
+        As in :func:`trailmark.aggregate`.
 
     Examples
     --------
@@ -111,11 +100,11 @@ def join(
         durability=durability,
         cache_dir=cache_dir,
     )
-    expression = _expression(condition, how_of(how))
+    keys, expression = join_keys(on), _expression(condition, how_of(how))
     operator = Join(
-        _logged(left, "left", on),
-        _logged(right, "right", on),
-        on=on,
+        _logged(left, "left", keys),
+        _logged(right, "right", keys),
+        on=keys,
         within=within,
         how=how,
         condition=None if expression is not None else condition,  # type: ignore[arg-type]
@@ -151,9 +140,9 @@ def _check_sides(left: Any, right: Any) -> None:
         )
 
 
-def _logged(df: DataFrame, side: str, on: object) -> pa.Schema:
+def _logged(df: DataFrame, side: str, keys: Sequence[str]) -> pa.Schema:
     """The columns of a side as they are logged; nothing is known of nulls in them."""
-    for name in [on] if isinstance(on, str) else on if isinstance(on, Sequence) else ():
+    for name in keys:
         if name in df.columns:
             arrow_type(df.schema[name], "on")  # refuses what cannot be a key on Spark
     return arrow_schema(df.schema.toNullable(), side, "a log")

@@ -57,7 +57,7 @@ def check_join(
     schemas: tuple[pa.Schema, pa.Schema], on: str | Sequence[str], within: Interval
 ) -> list[str]:
     """The key columns; refuses what cannot be done over the columns of both sides."""
-    names = _key_names(on)
+    names = join_keys(on)
     for side, schema in zip(SIDES, schemas, strict=True):
         for name in names:
             check_column(schema, name, f"on ({side})")
@@ -101,7 +101,7 @@ def check_nearest(how: How, within: Interval) -> None:
         )
 
 
-def _key_names(on: str | Sequence[str]) -> list[str]:
+def join_keys(on: str | Sequence[str]) -> list[str]:
     """The key columns that are asked for: at least one, each once."""
     names = [on] if isinstance(on, str) else on
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):

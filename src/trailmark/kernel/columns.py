@@ -160,12 +160,12 @@ def chosen_rows(rows: pa.RecordBatch, is_chosen: npt.NDArray[np.bool_]) -> pa.Re
         if is_plain_number(column):
             arrays.append(arrow_fixed(numbers(column)[is_chosen], column.type))
         else:
-            mask = _bits(is_chosen) if mask is None else mask
+            mask = arrow_booleans(is_chosen) if mask is None else mask
             arrays.append(column.filter(mask))
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
-def _bits(booleans: npt.NDArray[np.bool_]) -> pa.Array:
+def arrow_booleans(booleans: npt.NDArray[np.bool_]) -> pa.Array:
     """Made by hand: `pa.array` imports pandas to look at an array of NumPy's."""
     packed = pa.py_buffer(np.packbits(booleans, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(booleans), [None, packed])

@@ -23,17 +23,19 @@ typedef struct {
 typedef struct { uint32_t newest[2]; } tm_chains;
 
 /* A left and a right tuple match if the right one is at most `before` earlier and `after` later. No more than
- * `most` pairs are wanted. With `adds` tuples that arrive wait from then on; with `only_unmatched` they are not
- * paired with those that have matched. */
+ * `most` pairs are wanted, and of each tuple only those with the newest `most_left` or `most_right` of the other
+ * side. With `adds` tuples that arrive wait from then on; with `only_unmatched` they are not paired with those
+ * that have matched. */
 typedef struct {
     tm_tuple *left, *right;
-    int64_t before, after, most, adds, only_unmatched;
+    int64_t before, after, most, adds, only_unmatched, most_left, most_right;
 } tm_join;
 
-/* Tuples in the order in which they count: their sides, times, keys, and numbers on their side if they wait. */
+/* Tuples in the order in which they count: their sides, times, the times by which they look for partners, keys, and
+ * numbers on their side if they wait. */
 typedef struct {
     const uint8_t *side;
-    const int64_t *time, *key, *number;
+    const int64_t *time, *asks, *key, *number;
     int64_t count;
 } tm_arrivals;
 
@@ -99,8 +101,8 @@ static inline int64_t partners(const tm_join *join, int side, int64_t time, uint
     const tm_tuple *others = tuples_of(join, !side);
     int64_t least = time - (side ? join->after : join->before);
     int64_t greatest = time + (side ? join->before : join->after);
-    int64_t count = 0;
-    for (uint32_t at = newest; at; ) {
+    int64_t count = 0, most = side ? join->most_left : join->most_right;
+    for (uint32_t at = newest; at && count < most; ) {
         const tm_tuple *x = &others[at - 1];
         (*steps)++;
         if (x->greatest < least || x->least > greatest) { at = x->jump; continue; }
@@ -133,7 +135,7 @@ int64_t tm_join_count(tm_table *keys, const tm_join *join, const tm_arrivals *ar
             prefetch_chain(keys, join, arrivals->key[i + CHAIN_AHEAD], arrivals->side[i + CHAIN_AHEAD]);
         }
         newest[i] = key ? chains_of(keys, key)->newest[!side] : 0;
-        total += counts[i] = partners(join, side, arrivals->time[i], newest[i], NULL, steps);
+        total += counts[i] = partners(join, side, arrivals->asks[i], newest[i], NULL, steps);
         if (!join->adds) continue;
         tm_tuple *tuples = tuples_of(join, side), *x = &tuples[arrivals->number[i]];
         *x = (tm_tuple){.time = arrivals->time[i], .key = (uint32_t)key};
@@ -150,7 +152,7 @@ void tm_join_pairs(const tm_join *join, const tm_arrivals *arrivals, const uint3
         if (!counts[i]) continue;
         for (int64_t k = 0; k < counts[i]; k++) arrival[end + k] = i;
         end += counts[i];
-        partners(join, arrivals->side[i], arrivals->time[i], newest[i], partner + end, &steps);
+        partners(join, arrivals->side[i], arrivals->asks[i], newest[i], partner + end, &steps);
     }
 }
 
@@ -176,6 +178,26 @@ int64_t tm_join_nearest(const tm_table *keys, const tm_join *join, const int64_t
         }
     }
     return steps;
+}
+
+/* Tuples of a side that have not left though `most` newer ones of their key are there, for the keys whose newest
+ * tuple is among the numbers; returns how many. What is behind one that has left has left, too. */
+int64_t tm_join_surplus(const tm_table *keys, const tm_tuple *tuples, int32_t side, int64_t most,
+                        const int64_t *numbers, int64_t count, int64_t *found) {
+    int64_t total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i + SLOT_AHEAD < count) __builtin_prefetch(&tuples[numbers[i + SLOT_AHEAD]]);
+        uint32_t at = (uint32_t)(numbers[i] + 1), key = tuples[at - 1].key;
+        if (!key || chains_of(keys, key)->newest[side] != at) continue;
+        for (int64_t passed = 0; at && passed < most; ) {
+            const tm_tuple *x = &tuples[at - 1];
+            int64_t jumped = ((int64_t)2 << x->rank) - 1;
+            at = passed + jumped <= most ? x->jump : x->previous;
+            passed += passed + jumped <= most ? jumped : 1;
+        }
+        for (; at && !tuples[at - 1].is_gone; at = tuples[at - 1].previous) found[total++] = at - 1;
+    }
+    return total;
 }
 
 /* Puts tuples that have time and key into their chains, the oldest first. */

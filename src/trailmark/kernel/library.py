@@ -115,12 +115,13 @@ class Join(ctypes.Structure):
     _fields_ = [
         *[(name, c_void_p) for name in ("left", "right")],
         *[(name, c_int64) for name in ("before", "after", "most", "adds", "only_unmatched")],
+        *[(name, c_int64) for name in ("most_left", "most_right")],
     ]
 
 
 class Arrivals(ctypes.Structure):
     _fields_ = [
-        *[(name, c_void_p) for name in ("side", "time", "key", "number")],
+        *[(name, c_void_p) for name in ("side", "time", "asks", "key", "number")],
         ("count", c_int64),
     ]
 
@@ -192,6 +193,7 @@ _SIGNATURES = {
     "tm_join_count": "pppppp",
     "tm_join_pairs": "ppppqqpp",
     "tm_join_nearest": "pppqp",
+    "tm_join_surplus": "ppiqpqp",
     "tm_join_link": "ppiqq",
     "tm_join_unlink": "pipq",
     "tm_join_release": "ppq",

@@ -19,15 +19,23 @@ _CHAINS = np.dtype([("left", "<u4"), ("right", "<u4")])
 
 
 class Chains:
-    """Both sides of a join with whole numbers as keys."""
+    """Both sides of a join with whole numbers as keys; a tuple is paired with at most so many of
+    the newest of each side."""
 
-    def __init__(self, before: int, after: int, room: int = 1 << 12) -> None:
+    def __init__(
+        self,
+        before: int,
+        after: int,
+        room: int = 1 << 12,
+        most: tuple[int, int] = (1 << 40, 1 << 40),
+    ) -> None:
         self.keys = StateTable(
             TableLayout(KeyLayout([pa.field("key", pa.int64())]), _CHAINS), Memory()
         )
         self.tuples = [np.zeros(room, dtype=TUPLE) for _ in range(2)]
         self.counts = [0, 0]
         self.length = (before, after)
+        self.most = most
 
     def slots(self, keys: list[int]) -> npt.NDArray[np.int64]:
         rows = pa.record_batch({"key": pa.array(keys, pa.int64())})
@@ -58,8 +66,17 @@ class Chains:
             self.counts[each] += 1
         side, time = np.array(sides, dtype=np.uint8), np.array(times, dtype=np.int64)
         key = self.slots(keys)
-        join = Join(address(self.tuples[0]), address(self.tuples[1]), *self.length, 1 << 40, 1, 0)
-        arrivals = Arrivals(address(side), address(time), address(key), address(number), len(sides))
+        join = Join(
+            address(self.tuples[0]),
+            address(self.tuples[1]),
+            *self.length,
+            1 << 40,
+            1,
+            0,
+            *self.most,
+        )
+        arrays = (side, time, time, key, number)
+        arrivals = Arrivals(*(address(each) for each in arrays), len(sides))
         newest, counts = np.empty(len(sides), np.uint32), np.empty(len(sides), np.int64)
         steps = np.zeros(1, dtype=np.int64)
         total = kernel.tm_join_count(
@@ -83,9 +100,26 @@ class Chains:
         )
         return list(zip(arrival.tolist(), partner.tolist(), strict=True)), int(steps[0])
 
+    def surplus(self, side: int, most: int) -> list[int]:
+        """The tuples of a side behind so many newer ones of their key."""
+        count = self.counts[side]
+        numbers, found = np.arange(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        total = kernel.tm_join_surplus(
+            self.keys.structure,
+            address(self.tuples[side]),
+            side,
+            most,
+            address(numbers),
+            count,
+            address(found),
+        )
+        return sorted(found[:total].tolist())
+
     def nearest(self, count: int) -> tuple[list[int], int]:
         """The nearest right tuple of each of the first left ones, and how many were looked at."""
-        join = Join(address(self.tuples[0]), address(self.tuples[1]), *self.length, 0, 0, 0)
+        join = Join(
+            address(self.tuples[0]), address(self.tuples[1]), *self.length, 0, 0, 0, *self.most
+        )
         numbers, found = np.arange(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         steps = kernel.tm_join_nearest(
             self.keys.structure, reference(join), address(numbers), count, address(found)
@@ -193,3 +227,28 @@ def test_keys_are_given_back_when_the_last_tuple_of_both_sides_is_gone() -> None
     assert chains.keys.header.indexed == 0
     assert len(set(chains.slots([4, 5, 6]).tolist())) == 3
     assert chains.keys.header.slot_top == 3
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 8, 100])
+def test_the_surplus_is_what_has_so_many_newer_ones_of_its_key(most: int) -> None:
+    rng = random.Random(most)
+    chains, keys = Chains(0, 0), [rng.randrange(1, 6) for _ in range(400)]
+    chains.arrive([0] * len(keys), [0] * len(keys), keys)
+    expected = [place for place, key in enumerate(keys) if keys[place:].count(key) > most]
+    assert chains.surplus(0, most) == expected
+    gone = expected[: len(expected) // 2]
+    for key in set(keys):  # what has left is always the oldest of a key
+        mine = [place for place in expected if keys[place] == key]
+        gone = [place for place in gone if keys[place] != key] + mine[: len(mine) // 2]
+    chains.tuples[0]["is_gone"][gone] = 1
+    assert chains.surplus(0, most) == sorted(set(expected) - set(gone))
+
+
+def test_a_tuple_meets_only_the_newest_of_its_key() -> None:
+    chains = Chains(1 << 40, 1 << 40, most=(2, 3))
+    sides = [0, 0, 0, 1, 1, 1, 1, 0]
+    pairs, _ = chains.arrive(sides, [0] * len(sides), [7] * len(sides))
+    assert pairs == [
+        *((arrival, partner) for arrival in (3, 4, 5, 6) for partner in (1, 2)),
+        *((7, partner) for partner in (1, 2, 3)),
+    ]

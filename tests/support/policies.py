@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 from trailmark.checkpoint.policy import (
     Continuous,
     CostBenefit,
     Delta,
     FullSnapshot,
+    Incremental,
     NoCheckpoint,
     Policy,
     SlowWindows,
     UpstreamBackup,
 )
+from trailmark.operators.protocol import AnyOperator
 
 Rng = random.Random
 
@@ -67,6 +70,10 @@ VARIANTS: list[Policy] = [
     Delta(2),
     Delta("1 us"),
     Delta(1, full_every=2),
+    Incremental(1),
+    Incremental(2),
+    Incremental("1 us"),
+    Incremental(1, group_size=2),
 ]
 
 
@@ -79,6 +86,23 @@ def random_footprints(rng: Rng) -> Policy:
     """A policy under which a recovery builds on footprints and replays all input since the oldest:
     what it needs can be counted from the logs alone."""
     return rng.choice(_FOOTPRINTS)(rng)
+
+
+class _Case(Protocol):
+    def operator(self) -> AnyOperator: ...
+
+
+def policy_for(rng: Rng, case: _Case) -> Policy:
+    """Any policy that is for the operator of a case."""
+    size = case.operator().group_size
+    return random_policy(rng) if size is None else rng.choice(_FOR_GROUPS)(rng, size)
+
+
+def footprints_for(rng: Rng, case: _Case) -> Policy:
+    """As `random_footprints`, for the operator of a case."""
+    if case.operator().group_size is None:
+        return random_footprints(rng)
+    return rng.choice((NoCheckpoint(), FullSnapshot(_every(rng)), FullSnapshot(_every(rng))))
 
 
 def random_targets(rng: Rng) -> Continuous:
@@ -115,6 +139,13 @@ _FOOTPRINTS: list[Callable[[Rng], Policy]] = [
     _cost_benefit,
     _slow_windows,
     lambda rng: FullSnapshot(_every(rng)),
+]
+
+_FOR_GROUPS: list[Callable[[Rng, int], Policy]] = [
+    *[lambda rng, size: Incremental(_every(rng), size)] * 5,
+    lambda rng, size: Delta(_every(rng), full_every=rng.randint(1, 6)),
+    lambda rng, size: FullSnapshot(_every(rng), asynchronous=rng.random() < 0.5),
+    lambda rng, size: rng.choice((NoCheckpoint(), UpstreamBackup())),
 ]
 
 _OTHERS: list[Callable[[Rng], Policy]] = [

@@ -118,10 +118,15 @@ class Recount:
         return min(self.ages(batch).values(), default=None)
 
     def base(self, batch: int) -> int:
-        """The newest batch up to this one at whose end every open window had a footprint."""
-        while self.oldest(batch) == NO_BATCH:
+        """The newest batch up to this one at whose end every open window had a footprint; where
+        none is brought up to date by itself, one of that batch."""
+        while not self._is_base(batch, self.oldest(batch)):
             batch -= 1
         return batch
+
+    def _is_base(self, batch: int, oldest: int | None) -> bool:
+        is_grouped = self._operator.group_size is not None
+        return oldest is None or (oldest == batch if is_grouped else oldest != NO_BATCH)
 
     def needs(self, batch: int) -> int:
         """The first batch of input that a recovery to the end of a batch reads."""

@@ -274,7 +274,8 @@ def _found(before: Account, ledger: Ledger, batch: int, now: Totals, standing: S
         return _on(before, Foundation.NOTHING, batch, batch + 1, None, 0, 0)
     if oldest != NO_BATCH and standing.marks_openings:
         return _on(before, Foundation.NOTHING, oldest - 1, oldest, None, 0, 0)
-    if oldest != NO_BATCH:
+    is_covered = batch in (oldest, standing.covered)
+    if oldest != NO_BATCH and (standing.catches_up or is_covered):
         # Footprints that are older than what the batch before needed were good enough for it.
         needs = max(oldest + 1, before.needs, standing.covered + 1)
         start = ledger.at(oldest - 1)

@@ -1,7 +1,7 @@
 """Policies as values: when windows get footprints. They never affect results, only costs.
 
 How each of them chooses is in a module of its own: `continuous`, `rounds`, `cost_benefit`,
-`slow_windows`, `snapshots`.
+`slow_windows`, `snapshots`, `incremental`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from trailmark.checkpoint.budget import Budget
 from trailmark.checkpoint.chooser import Chooser
 from trailmark.checkpoint.continuous import Targets
 from trailmark.checkpoint.cost_benefit import Benefits
+from trailmark.checkpoint.incremental import DirtyGroups
 from trailmark.checkpoint.rounds import Rounds
 from trailmark.checkpoint.slow_windows import SlowShots
 from trailmark.checkpoint.snapshots import Deltas, LastTime, Snapshots
@@ -57,6 +58,17 @@ class Policy(ABC):
         """Whether it has to know which windows a batch has changed."""
         return False
 
+    @property
+    def mixes_ages(self) -> bool:
+        """Whether a recovery begins with footprints of different ages, and brings each window up to
+        date by itself."""
+        return False
+
+    @property
+    def writes_groups_of(self) -> int | None:
+        """How many tuples the pieces hold that it writes, if it is only for groups of tuples."""
+        return None
+
     @abstractmethod
     def begin(self) -> Chooser:
         """The policy at work in a bucket that it knows nothing of yet."""
@@ -72,6 +84,19 @@ class Policy(ABC):
     def promise(self) -> str:
         """What a recovery of a bucket can rely on under it, or cannot, in words."""
         return policy_promise(self.describe())
+
+
+class Repeated(Policy):
+    """A policy that has nothing to do but every so often."""
+
+    __slots__ = ()
+
+    every: int | str | timedelta
+
+    @property
+    def every_us(self) -> int | None:
+        """The time between two times; None if batches are counted."""
+        return None if isinstance(self.every, int) else microseconds(self.every, "every")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +210,10 @@ class Continuous(Policy):
     def writes_openings(self) -> bool:
         return self.objective is None
 
+    @property
+    def mixes_ages(self) -> bool:
+        return True
+
     def begin(self) -> Targets | Rounds:
         budget = Budget.of(*budget_us(self.interval, self.period))
         return Targets(self, budget) if self.objective is None else Rounds(self, budget)
@@ -254,6 +283,10 @@ class CostBenefit(Policy):
     def writes_openings(self) -> bool:
         return True
 
+    @property
+    def mixes_ages(self) -> bool:
+        return True
+
     def begin(self) -> Benefits:
         return Benefits(self, Budget.of(*budget_us(self.interval, self.period)))
 
@@ -310,6 +343,10 @@ class SlowWindows(Policy):
     def writes_openings(self) -> bool:
         return True
 
+    @property
+    def mixes_ages(self) -> bool:
+        return True
+
     def begin(self) -> SlowShots:
         return SlowShots(self)
 
@@ -323,7 +360,7 @@ class SlowWindows(Policy):
 
 
 @dataclass(frozen=True, slots=True)
-class FullSnapshot(Policy):
+class FullSnapshot(Repeated):
     """Writes all open windows at once, every so often. A recovery begins at the last snapshot.
 
     Parameters
@@ -346,11 +383,6 @@ class FullSnapshot(Policy):
                 f"asynchronous must be True or False, got {self.asynchronous!r}.",
                 where=f"{name}(asynchronous=...)",
             )
-
-    @property
-    def every_us(self) -> int | None:
-        """The time between two snapshots; None if batches are counted."""
-        return None if isinstance(self.every, int) else microseconds(self.every, "every")
 
     def begin(self) -> Snapshots:
         return Snapshots(self, LastTime())
@@ -380,7 +412,7 @@ class Periodic(FullSnapshot):
 
 
 @dataclass(frozen=True, slots=True)
-class Delta(Policy):
+class Delta(Repeated):
     """Writes the windows that have changed since the last time, every so often.
 
     A recovery begins at the last delta, and reads as far back as the oldest footprint of a window
@@ -406,11 +438,6 @@ class Delta(Policy):
             )
 
     @property
-    def every_us(self) -> int | None:
-        """The time between two deltas; None if batches are counted."""
-        return None if isinstance(self.every, int) else microseconds(self.every, "every")
-
-    @property
     def lists_changed(self) -> bool:
         return True
 
@@ -419,6 +446,59 @@ class Delta(Policy):
 
     def describe(self) -> dict[str, Any]:
         return {"policy": "delta", **describe_every(self.every), "full_every": self.full_every}
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental(Repeated):
+    """Writes the windows of a join a group of tuples at a time, every so often: those groups that
+    have got tuples since the last time.
+
+    For :func:`trailmark.join` with ``windows=``. Each window is a ring of groups, which tuples fill
+    one after another. Groups are cut so when the logs begin, so both the policy and its
+    ``group_size`` stay as long as these do.
+
+    Parameters
+    ----------
+    every
+        A number of batches, or a time such as ``"1 second"``.
+    group_size
+        How many tuples a group holds. In windows of one key, those of keys that get few are
+        smaller, down to a sixteenth.
+
+    Examples
+    --------
+    >>> Incremental("1 second", group_size=512).describe()["group_size"]
+    512
+    """
+
+    every: int | str | timedelta
+    group_size: int = 1024
+
+    def __post_init__(self) -> None:
+        check_every(self.every, "Incremental")
+        if not is_count(self.group_size) or not self.group_size:
+            raise SettingError(
+                f"group_size must be a whole number of tuples from 1 on, got {self.group_size!r}.",
+                where="Incremental(group_size=...)",
+            )
+
+    @property
+    def lists_changed(self) -> bool:
+        return True
+
+    @property
+    def writes_groups_of(self) -> int:
+        return self.group_size
+
+    def begin(self) -> DirtyGroups:
+        return DirtyGroups(self, LastTime())
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "policy": "incremental",
+            **describe_every(self.every),
+            "group_size": self.group_size,
+        }
 
 
 def marked_openings(description: object) -> bool:

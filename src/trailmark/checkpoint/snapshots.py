@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from trailmark.checkpoint.changes import Changes
 from trailmark.checkpoint.chooser import Chooser
 from trailmark.checkpoint.moment import Choice, Moment
 from trailmark.checkpoint.noted import Fields, Noted, or_none, read_batch, read_time
+from trailmark.state.table import Slots
 from trailmark.values import dataclass
 
 if TYPE_CHECKING:
-    from trailmark.checkpoint.policy import Delta, FullSnapshot
+    from trailmark.checkpoint.policy import Delta, FullSnapshot, Repeated
 
 
 @dataclass(slots=True)
@@ -27,7 +29,7 @@ class LastTime(Noted):
         if (self.batch is None) != (self.us is None):
             raise ValueError("half of a time")
 
-    def is_due(self, policy: FullSnapshot | Delta, moment: Moment) -> bool:
+    def is_due(self, policy: Repeated, moment: Moment) -> bool:
         """Whether it is time; at once if it is not known when the last time was."""
         period_us, now = policy.every_us, moment.now_us()
         if self.batch is not None and self.us is not None:
@@ -59,7 +61,7 @@ class Snapshots(Chooser):
         why = {"snapshot_of": moment.pieces.open_windows}
         if self.policy.asynchronous:
             return Choice(copies_all=moment.pieces.open_windows > 0, why=why)
-        return _everything(moment, why)
+        return everything(moment, why)
 
 
 @dataclass(slots=True)
@@ -84,16 +86,24 @@ class Deltas(Chooser):
         self.number = self.number + 1 if is_known and self.number is not None else 0
         if self.number % self.policy.full_every == 0:
             changes.begin(moment.batch)
-            return _everything(moment, {"delta": self.number, "is_full": True})
-        bare = moment.take_bare()
-        changed = changes.take(moment.pieces)
-        changed = changed[moment.pieces.footprints(changed) < moment.batch]
-        moment.pieces.renew(changed, moment.batch)
+            return everything(moment, {"delta": self.number, "is_full": True})
+        bare, changed = take_changed(moment, changes)
         why = {"delta": self.number, "is_full": False}
         return Choice(bare, changed, covered=moment.batch, why=why)
 
 
-def _everything(moment: Moment, why: Mapping[str, object]) -> Choice:
+def take_changed(moment: Moment, changes: Changes) -> tuple[Slots, Slots]:
+    """The windows without a footprint, and the others that have changed; from now on they have this
+    batch's."""
+    bare, pieces = moment.take_bare(), moment.pieces
+    changed = changes.take(pieces)
+    changed = changed[pieces.footprints(changed) < moment.batch]
+    pieces.renew(changed, moment.batch)
+    return bare, changed
+
+
+def everything(moment: Moment, why: Mapping[str, object]) -> Choice:
+    """All windows."""
     pieces = moment.pieces
     bare = moment.take_bare()
     checked = pieces.take_oldest(moment.batch, moment.batch, pieces.open_windows)

@@ -25,7 +25,9 @@ class Standing:
     has in their place are the batches that windows opened in. ``covered``: up to the end of that
     batch, a window whose footprint is older has not changed since. ``snapshot``: the newest that is
     stored. ``looks_back``: the oldest batch to whose tuples the state refers.
-    ``footprints_excess``: what the footprints that the batch writes weigh beyond one each.
+    Where not ``catches_up``, windows are not brought up to date one by one, and only those that are
+    covered up to a batch lead to the state at its end. ``footprints_excess``: what the footprints
+    that the batch writes weigh beyond one each.
     """
 
     open_windows: int
@@ -35,3 +37,4 @@ class Standing:
     snapshot: StoredSnapshot | None = None
     looks_back: int | None = None
     footprints_excess: int = 0
+    catches_up: bool = True

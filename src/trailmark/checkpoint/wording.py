@@ -11,6 +11,9 @@ from typing import Any
 from trailmark import units
 from trailmark.settings import format_duration
 
+#: Within so many times that `Incremental` writes, every group is written.
+ROUND = 64
+
 Description = Mapping[str, Any]
 
 
@@ -97,6 +100,11 @@ def _delta(described: Description) -> str:
     return f"replays at most {_every(described)}, and reads the output of at most {reads}"
 
 
+def _incremental(described: Description) -> str:
+    reads = _every(described, ROUND)
+    return f"replays at most {_every(described)}, and reads the output of at most {reads}"
+
+
 def _every(described: Description, times: int = 1) -> str:
     if "every_us" in described:
         return f"{format_duration(times * described['every_us'])} of input"
@@ -111,4 +119,5 @@ _PROMISES: Mapping[str, Callable[[Description], str]] = {
     "slow windows": _slow_windows,
     "full snapshot": _full_snapshot,
     "delta": _delta,
+    "incremental": _incremental,
 }

@@ -29,6 +29,7 @@ from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.losses import LossText, asked_loss, check_may_lose
 from trailmark.engine.opening import StateKeeper
 from trailmark.engine.output import logged_report, output_attributes, output_frames
+from trailmark.engine.policies import check_policy
 from trailmark.engine.ports import PortTimes, fingerprint_of, port_attributes
 from trailmark.engine.refusals import (
     bucket_before,
@@ -139,6 +140,7 @@ class Bucket:
     ) -> None:
         loss = asked_loss(loss)
         check_may_lose(operator, loss)
+        check_policy(operator, policy)
         self.operator = operator
         self.number = number
         self._logs = logs

@@ -133,6 +133,7 @@ class Checkpoints:
             self._snapshots.find_stored(state.notes),
             looks_back,
             chosen.excess,
+            catches_up=self._operator.group_size is None,
         )
         if state.begins_anew and self._marks_openings:
             state.pieces.forget_footprints()  # from now on the table has marks in their place

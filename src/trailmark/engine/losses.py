@@ -29,7 +29,7 @@ def check_may_lose(operator: AnyOperator, loss: Loss) -> None:
     if loss is Loss.NONE:
         return
     streams = [port.name for port in operator.ports if port.is_stream]
-    if len(streams) > 1:
+    if len(streams) > 1 and operator.group_size is None:
         raise _refusal(
             f"The operator pairs the tuples of its inputs ({', '.join(streams)}). Once some are "
             "lost, what it pairs does not belong together."

@@ -11,7 +11,7 @@ from tests.support.crashes import OTHER_KINDS
 from tests.support.engine import CrashCase
 from tests.support.followed import Followed
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
-from tests.support.policies import random_footprints
+from tests.support.policies import footprints_for
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint.account import Account, empty_account
@@ -50,7 +50,7 @@ def test_every_footer_of_operators_of_other_kinds_says_so_too(kind: str) -> None
 
 
 def _check_accounts(case: CrashCase, rng: random.Random) -> None:
-    run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
+    run = Followed(case, footprints_for(rng, case), buckets=rng.choice((1, 2)))
     for reports in run.steps():
         run.check_accounts()
         for recount, report in zip(run.recounts, reports, strict=True):
@@ -58,7 +58,7 @@ def _check_accounts(case: CrashCase, rng: random.Random) -> None:
         if rng.random() < 0.3:
             run.query.stop()  # what a recovery finds out is as right as what was known
         if rng.random() < 0.2:
-            run.query.policy = random_footprints(rng)
+            run.query.policy = footprints_for(rng, case)
             run.query.stop()
 
 

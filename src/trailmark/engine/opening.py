@@ -232,8 +232,10 @@ class StateKeeper:
         )
         if marks and not is_built_on_openings:
             state.pieces.forget_footprints()
-        if plan.lost is not None:
+        if plan.lost is not None or plan.skipped:
+            # What damage was gone around with was kept for one time.
             state.begin_anew()
+        if plan.lost is not None:
             self._tell(plan.lost, target)
         state.batch = target
         state.account = account

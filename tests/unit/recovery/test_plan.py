@@ -18,7 +18,7 @@ from tests.support.orders import (
     random_timed_orders,
     time_case,
 )
-from tests.support.policies import random_footprints
+from tests.support.policies import footprints_for
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint.policy import Continuous, NoCheckpoint
@@ -89,7 +89,7 @@ def test_a_plan_of_operators_of_other_kinds_says_so_too(kind: str) -> None:
 
 
 def _check_plans(case: CrashCase, rng: random.Random) -> None:
-    run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
+    run = Followed(case, footprints_for(rng, case), buckets=rng.choice((1, 2)))
     for _ in run.steps():
         for bucket in range(run.query.buckets):
             _check_plan(run, bucket)

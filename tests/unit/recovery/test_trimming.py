@@ -10,14 +10,15 @@ import pytest
 from tests.support.cases import Case
 from tests.support.engine import CrashCase
 from tests.support.followed import Followed
+from tests.support.grouping import random_grouped
 from tests.support.harm import bring_back, flip_anywhere, flip_in
 from tests.support.joining import random_join
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.pairing import random_pairing
-from tests.support.policies import random_policy
+from tests.support.policies import policy_for
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
-from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.checkpoint.policy import Continuous, Delta, FullSnapshot, NoCheckpoint, Policy
 from trailmark.records import Stream
 from trailmark.recovery import RecoveryPlan
 from trailmark.status.logs import OperatorFiles
@@ -92,7 +93,7 @@ def test_files_that_come_back_after_a_trim_change_no_recovery(part: int) -> None
 
 
 @pytest.mark.usefixtures("pairing_kind")
-@pytest.mark.parametrize("make", [random_pairing, random_join])
+@pytest.mark.parametrize("make", [random_pairing, random_join, random_grouped])
 def test_files_of_two_inputs_that_come_back_after_a_trim_change_no_recovery(make: Make) -> None:
     came_back = 0
     for seed in seeds(20):
@@ -105,7 +106,7 @@ def test_files_of_two_inputs_that_come_back_after_a_trim_change_no_recovery(make
 
 def _bring_some_back(case: CrashCase, rng: random.Random) -> bool:
     """Whether any came back after the trim; they change nothing."""
-    run = Followed(case, random_policy(rng))
+    run = Followed(case, policy_for(rng, case))
     run.run(max(1, len(case.batches) - 2))
     earlier = run.disk.copy()
     _trim(run)
@@ -124,16 +125,16 @@ def test_random_queries_survive_one_damaged_segment_however_much_was_trimmed(par
         rng = random.Random(seed)
         case = random_case(rng)
         with reported(seed, case):
-            _check(Followed(case, random_policy(rng)), rng)
+            _check(Followed(case, policy_for(rng, case)), rng)
 
 
-@pytest.mark.parametrize("make", [random_pairing, random_join])
+@pytest.mark.parametrize("make", [random_pairing, random_join, random_grouped])
 def test_two_inputs_survive_one_damaged_segment_however_much_was_trimmed(make: Make) -> None:
     for seed in seeds(20):
         rng = random.Random(seed)
         case = make(rng)
         with reported(seed, case):
-            _check(Followed(case, random_policy(rng)), rng)
+            _check(Followed(case, policy_for(rng, case)), rng)
 
 
 _POLICIES: list[Policy] = [
@@ -141,6 +142,9 @@ _POLICIES: list[Policy] = [
     Continuous(u=60),
     Continuous(q=50),
     Continuous(q=40, u=90, interval="30 us", period="300 us"),
+    FullSnapshot(3),
+    FullSnapshot(3, asynchronous=True),
+    Delta(2, full_every=3),
 ]
 
 

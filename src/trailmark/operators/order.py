@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from trailmark.errors import SettingError, UnsupportedType
+from trailmark.kernel.columns import arrow_fixed, numbers
+from trailmark.log import PortRows
 
 _T = pa.types
 
@@ -58,17 +61,38 @@ def _is_orderable(kind: pa.DataType) -> bool:
 def in_order(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Rows by the columns, ascending: nulls first, NaN last, -0.0 equal to 0.0, strings by their
     bytes. Rows that are equal in all of them stay as they came."""
+    return rows.take(_sorted_places([rows.column(name) for name in names]))
+
+
+def merged(rows: PortRows, columns: Sequence[str]) -> PortRows:
+    """The rows of several inputs in one such order, by a column of each."""
+    assert rows.order is not None
+    parts = [table.column(name) for table, name in zip(rows.tables, columns, strict=True)]
+    firsts = np.cumsum([0, *map(len, parts)])
+    came = np.empty(len(rows.order), dtype=np.int64)
+    for port, first in enumerate(firsts[:-1]):
+        came[rows.order == port] = np.arange(first, firsts[port + 1])
+    values = pa.concat_arrays(parts).take(arrow_fixed(came, pa.int64()))
+    places = came[numbers(_sorted_places([values]))]
+    order = np.searchsorted(firsts, places, side="right") - 1
+    tables = [
+        table.take(arrow_fixed(places[order == port] - firsts[port], pa.int64()))
+        for port, table in enumerate(rows.tables)
+    ]
+    return PortRows(tuple(tables), order.astype(np.uint8))
+
+
+def _sorted_places(columns: Sequence[pa.Array]) -> pa.Array:
+    """The places of rows in order."""
     from pyarrow import compute  # slow to import, and most operators order nothing
 
     keys: list[pa.Array] = []
-    for name in names:
-        column = rows.column(name)
+    for column in columns:
         if column.null_count:
             keys.append(column.is_valid())  # Arrow puts nulls last, and NaN before them
         keys.append(column)
     labels = [str(place) for place in range(len(keys))]
-    indices = compute.sort_indices(
+    return compute.sort_indices(
         pa.RecordBatch.from_arrays(keys, labels),
         sort_keys=[(label, "ascending") for label in labels],
     )
-    return rows.take(indices)

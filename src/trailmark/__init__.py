@@ -20,6 +20,7 @@ from trailmark.windows.functions import (
     variance,
 )
 from trailmark.windows.interval import interval
+from trailmark.windows.last_tuples import last_tuples
 from trailmark.windows.spec import count_window, time_window
 
 if _typing.TYPE_CHECKING:
@@ -29,6 +30,7 @@ if _typing.TYPE_CHECKING:
         CostBenefit,
         Delta,
         FullSnapshot,
+        Incremental,
         NoCheckpoint,
         Periodic,
         SlowWindows,
@@ -36,6 +38,7 @@ if _typing.TYPE_CHECKING:
     )
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.apply import apply
+    from trailmark.spark.barrier import barrier
     from trailmark.spark.explain import explain, explanation
     from trailmark.spark.join import join
     from trailmark.spark.listener import listen
@@ -47,6 +50,7 @@ __all__ = [
     "CostBenefit",
     "Delta",
     "FullSnapshot",
+    "Incremental",
     "NoCheckpoint",
     "Periodic",
     "SlowWindows",
@@ -56,6 +60,7 @@ __all__ = [
     "aggregate",
     "apply",
     "avg",
+    "barrier",
     "count",
     "count_window",
     "explain",
@@ -64,6 +69,7 @@ __all__ = [
     "interval",
     "join",
     "last",
+    "last_tuples",
     "listen",
     "max",
     "min",
@@ -80,13 +86,14 @@ __all__ = [
 _LATER = {
     **dict.fromkeys(
         (
-            *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "NoCheckpoint"),
+            *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "Incremental", "NoCheckpoint"),
             *("Periodic", "SlowWindows", "UpstreamBackup"),
         ),
         "trailmark.checkpoint.policy",
     ),
     "aggregate": "trailmark.spark.aggregate",
     "apply": "trailmark.spark.apply",
+    "barrier": "trailmark.spark.barrier",
     **dict.fromkeys(("explain", "explanation"), "trailmark.spark.explain"),
     "join": "trailmark.spark.join",
     "listen": "trailmark.spark.listener",

@@ -106,7 +106,7 @@ def test_harm_to_any_byte_of_two_inputs_does_so_too(harm: Harm, which: str) -> N
 
 
 @pytest.mark.parametrize("harm", EVERY_BYTE.values(), ids=EVERY_BYTE)
-@pytest.mark.parametrize("kind", ["join", "keyed", "whole"])
+@pytest.mark.parametrize("kind", ["barrier", "join", "keyed", "whole"])
 def test_harm_to_any_byte_of_the_output_of_other_operators_is_gone_around(
     harm: Harm, kind: str
 ) -> None:

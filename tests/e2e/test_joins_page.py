@@ -27,8 +27,10 @@ def test_the_examples_of_the_page_run(spark: SparkSession, tmp_path: Path) -> No
     seen.add(_table("seen_at", "bid", [("a", 0, 1.0), ("b", 1, 2.0), ("c", 300, 3.0)]))
     clicks.add(_table("clicked_at", "price", [("a", 5, 0.5), ("a", 61, 4.0), ("x", 300, 1.0)]))
     names: dict[str, Any] = {"impressions": seen.stream(), "clicks": clicks.stream()}
-    places = ("clicked-log", "clicked-ckpt", "clicked-out", "dear-log", "priced-log")
-    assert run_examples(_PAGE, names, places, tmp_path) == 3
+    logs = ("clicked-log", "dear-log", "priced-log", "latest-log", "grouped-log", "shown-log")
+    places = (*logs, "clicked-ckpt", "clicked-out")
+    assert run_examples(_PAGE, names, places, tmp_path) == 6
     clicked = rows_of(spark.read.parquet(str(tmp_path / "clicked-out")).select("ad", "price"))
     assert {row[0]: row[1] is not None for row in clicked} == {"a": True, "b": False}
-    assert names["dear"].columns == ["ad", "seen_at", "bid", "clicked_at", "price"]
+    for name in ("dear", "latest", "grouped", "shown"):
+        assert names[name].columns == ["ad", "seen_at", "bid", "clicked_at", "price"]

@@ -20,8 +20,8 @@ from trailmark.records import Stream
 
 _BATCHES = 5
 _MERGED_UP_TO = 2
-#: Aggregates, a join, and the two forms of users' operators.
-_OPERATORS = (*SMALL_WINDOWS, "join", "keyed", "whole")
+#: Aggregates, joins, a barrier, and the two forms of users' operators.
+_OPERATORS = (*SMALL_WINDOWS, "barrier", "join", "last tuples", "keyed", "whole")
 
 
 @dataclass(frozen=True)

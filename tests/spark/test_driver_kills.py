@@ -1,5 +1,6 @@
 """kill -9 of the driver, again and again, in the middle of whatever it does: of a query with time
-windows, and of one with two aggregates and two operators of users', each with another policy."""
+windows, and of one with two aggregates, two operators of users' and a join, each with another
+policy."""
 
 from __future__ import annotations
 

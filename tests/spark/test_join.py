@@ -213,7 +213,8 @@ def test_what_cannot_be_joined_is_refused_by_name(spark: SparkSession, tmp_path:
         ("int32 on the left", "on", (left, right.withColumn("key", F.lit("1"))), {}),
         ("no column", "on (left)", (left, right), {"on": "price"}),
         ("must name at least one", "on", (left, right), {"on": []}),
-        ("must be an interval", "within", (left, right), {"within": None}),
+        ("must be an interval", "within", (left, right), {"within": "1 hour"}),
+        ("Neither within nor windows", "within, windows", (left, right), {"within": None}),
         (
             "must be timestamps",
             "within (right)",

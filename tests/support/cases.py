@@ -17,7 +17,8 @@ from tests.support.plain import batch_of, plain_column, plain_rows
 from tests.support.userfunctions import spread, trail, weighted
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Segment
-from trailmark.operators.aggregate import Aggregate, Late
+from trailmark.operators.aggregate import Aggregate
+from trailmark.operators.late import Late
 from trailmark.operators.protocol import BatchInput, State
 from trailmark.records import FrameKind
 from trailmark.windows.functions import AnyFunction, Function, UserFunction

@@ -9,13 +9,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
+from tests.support.barriers import random_barrier
 from tests.support.engine import CrashCase, CrashPlan, Judge, Query
 from tests.support.followed import Followed
+from tests.support.grouping import random_grouped
 from tests.support.joining import random_join
 from tests.support.keyed import random_keyed
 from tests.support.leaps import JumpingWall, LeapingClock
 from tests.support.pairing import random_pairing
-from tests.support.policies import random_footprints, random_policy
+from tests.support.policies import footprints_for, policy_for
 from tests.support.rooms import small_rooms
 from tests.support.seeds import reported
 from tests.support.strategies import random_case
@@ -46,10 +48,12 @@ def run_crash_case(seed: int) -> int:
     return _run(seed, random_case(rng), rng)
 
 
-#: Operators that are no aggregates: two with two inputs, and the two forms that users write.
+#: Operators that are no aggregates: three with several inputs, and the two forms that users write.
 OTHER_KINDS: dict[str, Callable[[random.Random], CrashCase]] = {
     "pairing": random_pairing,
+    "barrier": random_barrier,
     "join": random_join,
+    "groups": random_grouped,
     "keyed": random_keyed,
     "whole": random_whole,
 }
@@ -67,7 +71,7 @@ def run_counted_case(kind: str, seed: int) -> int:
     rng = random.Random(seed)
     case = OTHER_KINDS[kind](rng)
     with reported(seed, case):
-        run = Followed(case, random_footprints(rng), buckets=rng.choice((1, 2)))
+        run = Followed(case, footprints_for(rng, case), buckets=rng.choice((1, 2)))
         crashes = 0
         while run.next_batch < len(case.batches):
             if rng.random() < 0.5:
@@ -82,7 +86,7 @@ def run_counted_case(kind: str, seed: int) -> int:
             run.disk.relax()
             run.check_accounts()
             if rng.random() < 0.2:
-                run.query.policy = random_footprints(rng)
+                run.query.policy = footprints_for(rng, case)
                 run.query.stop()
         run.query.stop()
         return crashes
@@ -96,7 +100,7 @@ def _run(seed: int, case: CrashCase, rng: random.Random) -> int:
         root = None
         if rng.random() < 0.25:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory()), "cache")
-        policy, buckets = random_policy(rng), rng.choice((1, 1, 2, 3))
+        policy, buckets = policy_for(rng, case), rng.choice((1, 1, 2, 3))
         query = Query(case, SimulatedDisk(), policy, buckets, cache_root=root)
         if root is not None and rng.random() < 0.5:
             query.spill_roots = (root.with_name("spill"),)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tests.support.compare import assert_same_rows, assert_same_states
 from tests.support.oracle import Identity, OracleOutcome, Row
-from tests.support.policies import random_policy
+from tests.support.policies import policy_for
 from trailmark.engine import BatchReport
 from trailmark.log import PortRows, Segment
 from trailmark.operators.protocol import AnyOperator
@@ -157,7 +157,7 @@ class CrashPlan:
                     crashes += 1
                     self._restart(query)
                     if change_policy:
-                        query.policy = random_policy(self.rng)
+                        query.policy = policy_for(self.rng, query.case)
             query.disk.relax()
             judge.check(query, batch, reports)
             judge.check_state(query, f"after batch {batch}")

@@ -12,23 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.support.compare import exact
-from tests.support.delivered import shuffled
+from tests.support.delivered import shuffled_ports, split_ports
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.pairing import in_order
 from tests.support.plain import batch_of, plain_rows
 from trailmark.log import PortRows, Segment, read_ports
 from trailmark.operators.join import Join
+from trailmark.operators.join.pieces import PiecedState
 from trailmark.operators.join.state import JoinState
+from trailmark.operators.late import Late
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import OPENED
 from trailmark.windows.interval import Interval, interval
+from trailmark.windows.last_tuples import LastTuples
 
 _SECOND = 1_000_000
 _SIDES = (0, 1)
@@ -65,8 +67,8 @@ _CONDITIONS: dict[str, tuple[Callable[..., Any], Callable[[Row, Row], bool]]] = 
 }
 
 
-@dataclass
-class _Waiting:
+@dataclass(eq=False)
+class Waiting:
     """A tuple, where it came from, and whether it has matched."""
 
     row: Row
@@ -83,11 +85,10 @@ def _whole_milliseconds(us: int | None) -> int | None:
 class JoinOracle:
     """All tuples of both sides, as long as one may still come that matches them."""
 
-    keeps_late_rows = False
-
     def __init__(self, case: JoinCase) -> None:
+        self.keeps_late_rows = case.late == "keep"
         self._case = case
-        self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
+        self._waiting: tuple[list[Waiting], list[Waiting]] = ([], [])
 
     def process(
         self,
@@ -97,6 +98,8 @@ class JoinOracle:
         watermark: int | None,
     ) -> OracleOutcome:
         late_before, watermark = _whole_milliseconds(late_before), _whole_milliseconds(watermark)
+        if self._case.windows is not None:
+            return self._process_windows(batch, rows)
         outcome, places = OracleOutcome(), [0, 0]
         for side, row in rows:
             place, places[side] = places[side], places[side] + 1
@@ -104,39 +107,76 @@ class JoinOracle:
             if time is None:
                 outcome.null_times += 1
             elif late_before is not None and time <= late_before:
-                outcome.late.append(row)
+                pair = (row, None) if side == 0 else (None, row)
+                outcome.late.append({"$side": ("left", "right")[side], **self._case.result(*pair)})
             else:
-                self._take(_Waiting(row, time, batch, place), side, outcome)
+                self._take(Waiting(row, time, batch, place), side, outcome)
         if watermark is not None:
             for side in _SIDES:
                 self._let_go(side, watermark, outcome)
         return outcome
 
-    def _take(self, new: _Waiting, side: int, outcome: OracleOutcome) -> None:
+    def _process_windows(self, batch: int, rows: Sequence[tuple[int, Row]]) -> OracleOutcome:
+        """A tuple meets the window of the other side, then enters its own, whose oldest leaves."""
+        case, outcome, places = self._case, OracleOutcome(), [0, 0]
+        alone: tuple[list[Waiting], list[Waiting]] = ([], [])
+        left: tuple[list[Waiting], list[Waiting]] = ([], [])
+        for side, row in rows:
+            new = Waiting(row, 0, batch, places[side])
+            places[side] += 1
+            if None in self._key(new):
+                alone[side].append(new)
+                continue
+            self._take(new, side, outcome)
+            left[side].extend(self._pushed_out(side, new))
+        for side in _SIDES:
+            leaving = sorted(left[side], key=lambda each: (each.batch, each.place))
+            for each in (*alone[side], *leaving):
+                if case.keeps[side] and not each.has_matched:
+                    pair = (each.row, None) if side == 0 else (None, each.row)
+                    outcome.results.append(case.result(*pair))
+        return outcome
+
+    def _pushed_out(self, side: int, new: Waiting) -> list[Waiting]:
+        """Who leaves the window of a side after a tuple has entered it."""
+        assert self._case.windows is not None
+        window, waiting = self._case.windows[side], self._waiting[side]
+        rivals = [
+            each for each in waiting if not window.per_key or self._key(each) == self._key(new)
+        ]
+        leaving = rivals[: max(0, len(rivals) - window.count)]
+        waiting[:] = [each for each in waiting if each not in leaving]
+        return leaving
+
+    def _take(self, new: Waiting, side: int, outcome: OracleOutcome) -> None:
         case = self._case
         for other in self._waiting[1 - side]:
             left, right = (new, other) if side == 0 else (other, new)
-            if self._matches(left, right) and not case.within.is_nearest:
+            if self._matches(left, right) and not case.is_nearest:
                 left.has_matched = right.has_matched = True
                 outcome.results.append(case.result(left.row, right.row))
         if case.keeps[side] or None not in self._key(new):
             self._waiting[side].append(new)
 
-    def _key(self, waiting: _Waiting) -> tuple[Any, ...]:
+    def _key(self, waiting: Waiting) -> tuple[Any, ...]:
         return tuple(waiting.row[name] for name in self._case.on)
 
-    def _matches(self, left: _Waiting, right: _Waiting) -> bool:
+    def _matches(self, left: Waiting, right: Waiting) -> bool:
         case = self._case
         if None in self._key(left) or self._key(left) != self._key(right):
             return False
-        if not left.time - case.within.before <= right.time <= left.time + case.within.after:
+        within = case.within
+        if within is not None and not (
+            left.time - within.before <= right.time <= left.time + within.after
+        ):
             return False
         return case.condition is None or _CONDITIONS[case.condition][1](left.row, right.row)
 
     def _let_go(self, side: int, watermark: int, outcome: OracleOutcome) -> None:
         """A tuple that comes later is later than the watermark."""
         case, staying = self._case, []
-        if case.within.is_nearest and side == 0:
+        assert case.within is not None
+        if case.is_nearest and side == 0:
             self._answer(watermark, outcome)
         for each in self._waiting[side]:
             last = each.time + (case.within.after if side == 0 else case.within.before)
@@ -147,9 +187,10 @@ class JoinOracle:
                 outcome.results.append(case.result(*pair))
         self._waiting[side][:] = staying
 
-    def _is_followed(self, each: _Waiting, side: int, watermark: int) -> bool:
+    def _is_followed(self, each: Waiting, side: int, watermark: int) -> bool:
         """Whether a later one of the same key is nearer to all that may come, where there is no
         other end to waiting."""
+        assert self._case.within is not None
         if side == 0 or self._case.within.is_bounded or each.time > watermark:
             return False
         settled = [
@@ -191,12 +232,16 @@ class JoinCase:
 
     schemas: tuple[pa.Schema, pa.Schema]
     on: tuple[str, ...]
-    within: Interval
+    within: Interval | None
     how: str
     batches: tuple[PortRows, ...] = field(repr=False)
     piece_rows: int = 1 << 16
     condition: str | None = None
     most_pairs: int = 1 << 20
+    windows: tuple[LastTuples, LastTuples] | None = None
+    order_by: tuple[str, str] | None = None
+    late: Late = "drop"
+    group_size: int | None = None
 
     def code(self) -> Any:
         return None if self.condition is None else _CONDITIONS[self.condition][0]
@@ -208,10 +253,14 @@ class JoinCase:
             right,
             on=self.on,
             within=self.within,
+            windows=self.windows,
+            late=self.late,
+            order_by=self.order_by,
             how=self.how,
             condition=self.code(),
             piece_rows=self.piece_rows,
             most_pairs=self.most_pairs,
+            group_size=self.group_size,
         )
 
     def oracle(self) -> JoinOracle:
@@ -225,10 +274,15 @@ class JoinCase:
     @property
     def has_flags(self) -> tuple[bool, bool]:
         """Whether it is known of the tuples of each side that wait if they have matched."""
-        return (False, False) if self.within.is_nearest else self.keeps
+        return (False, False) if self.is_nearest else self.keeps
+
+    @property
+    def is_nearest(self) -> bool:
+        return self.within is not None and self.within.is_nearest
 
     def time_of(self, side: int, row: Row) -> int | None:
         """The time of a tuple in microseconds."""
+        assert self.within is not None
         name = (self.within.left, self.within.right)[side]
         unit = self.schemas[side].field(name).type.unit
         return None if row[name] is None else _US[unit](row[name])
@@ -247,38 +301,20 @@ class JoinCase:
         return made
 
     def shuffled(self, rows: PortRows, rng: random.Random) -> PortRows:
-        assert rows.order is not None
-        order = rows.order.tolist()
-        rng.shuffle(order)
-        tables = tuple(shuffled(table, rng) for table in rows.tables)
-        return PortRows(tables, np.array(order, dtype=np.uint8))
+        return shuffled_ports(rows, rng)
 
     def split(self, rows: PortRows, buckets: int) -> list[PortRows]:
-        if buckets == 1:
-            return [rows]
-        assert rows.order is not None
-        of_ports = [
-            [crc32(repr([row[name] for name in self.on]).encode()) % buckets for row in plain]
-            for plain in map(plain_rows, rows.tables)
-        ]
-        ports = [iter(numbers) for numbers in of_ports]
-        of_order = [next(ports[port]) for port in rows.order.tolist()]
-        parts = []
-        for bucket in range(buckets):
-            tables = tuple(
-                table.take(pa.array([i for i, n in enumerate(numbers) if n == bucket], pa.int64()))
-                for table, numbers in zip(rows.tables, of_ports, strict=True)
-            )
-            order = [p for p, n in zip(rows.order.tolist(), of_order, strict=True) if n == bucket]
-            parts.append(PortRows(tables, np.array(order, dtype=np.uint8)))
-        return parts
+        return split_ports(rows, self.on, buckets)
 
     def given(self, batch: int) -> BatchInput:
         """A batch with the watermarks that the engine would have given it."""
+        rows = self.operator().arrange(self.batches[batch])
         before = self._watermark(batch - 1) if batch else None
-        return BatchInput.of(batch, self.batches[batch], before, self._watermark(batch))
+        return BatchInput.of(batch, rows, before, self._watermark(batch))
 
     def _watermark(self, batch: int) -> int | None:
+        if self.within is None:
+            return None
         marks = []
         for side, delay in enumerate((self.within.left_delay, self.within.right_delay)):
             rows = [r for each in self.batches[:batch] for r in plain_rows(each.tables[side])]
@@ -308,7 +344,7 @@ class JoinCase:
         for row in plain_rows(footprints):
             identity = ((row[OPENED], row["side"], row["first"]), None)
             assert identity not in states, f"piece {identity} is there twice"
-            states[identity] = {name: row[name] for name in (OPENED, "tuples", "since")}
+            states[identity] = {name: row.get(name) for name in (OPENED, "tuples", "since")}
         return states
 
     def states(self, operator: Join, state: JoinState) -> dict[Identity, Row]:
@@ -316,6 +352,7 @@ class JoinCase:
         footprints = operator.footprints(state, slots, 0)
         footprints.validate(full=True)
         found: dict[Identity, Row] = {}
+        assert isinstance(state, PiecedState)
         for place, piece in enumerate(state.read_pieces(slots)):
             side, (numbers,) = int(piece["side"]), state.waiting_in(piece.reshape(1))
             waiting = state.sides[side]
@@ -332,14 +369,14 @@ class JoinCase:
 
 
 #: Types of keys and of other columns, with what makes values of them.
-_KEYS: tuple[tuple[pa.DataType, Callable[[int], Any]], ...] = (
+KEY_TYPES: tuple[tuple[pa.DataType, Callable[[int], Any]], ...] = (
     (pa.int32(), int),
     (pa.int64(), lambda n: n << 40),
     (pa.string(), lambda n: "key " * n),
     (pa.date32(), int),
     (pa.decimal128(12, 2), lambda n: Decimal(n).scaleb(-2)),
 )
-_OTHERS: tuple[tuple[pa.DataType, Callable[[random.Random], Any]], ...] = (
+OTHER_TYPES: tuple[tuple[pa.DataType, Callable[[random.Random], Any]], ...] = (
     (pa.string(), lambda rng: rng.choice(("", "x", "longer " * 20, "ß\0"))),
     (pa.float64(), lambda rng: rng.choice((0.0, -0.0, 1.5, float("inf")))),
     (pa.list_(pa.int16()), lambda rng: [rng.randrange(9)] * rng.randrange(4)),
@@ -354,11 +391,11 @@ _OTHERS: tuple[tuple[pa.DataType, Callable[[random.Random], Any]], ...] = (
 
 def random_join(rng: random.Random) -> JoinCase:
     """A few keys, with times that go on and are sometimes late, null or far ahead."""
-    keys = rng.sample(_KEYS, rng.choice((1, 1, 2)))
+    keys = rng.sample(KEY_TYPES, rng.choice((1, 1, 2)))
     on = tuple(f"k{place}" for place in range(len(keys)))
     times = rng.choice((("at", "at"), ("seen", "clicked")))
     units = rng.choice((("us", "us"), ("us", "ms"), ("ns", "us")))
-    others = [rng.sample(_OTHERS, rng.randrange(3)) for _ in _SIDES]
+    others = [rng.sample(OTHER_TYPES, rng.randrange(3)) for _ in _SIDES]
     left, right = (
         pa.schema(
             [
@@ -371,7 +408,7 @@ def random_join(rng: random.Random) -> JoinCase:
         for side in _SIDES
     )
     lengths = (0, 1, 2 * _SECOND, 10 * _SECOND)
-    within = Interval(
+    interval_given = Interval(
         *times,
         rng.choice(lengths),
         rng.choice(lengths),
@@ -379,11 +416,16 @@ def random_join(rng: random.Random) -> JoinCase:
         rng.choice((0, 5 * _SECOND)),
     )
     how, condition = rng.choice(_HOW), rng.choice((None, None, "in order", "even"))
+    order_by = None
     if how in ("inner", "left") and rng.random() < 0.4:
-        within = replace(within, after=0, is_nearest=True)
+        interval_given = replace(interval_given, after=0, is_nearest=True)
         if rng.random() < 0.5:
-            within = replace(within, before=_UNBOUNDED)
+            interval_given = replace(interval_given, before=_UNBOUNDED)
             condition = None
+    within: Interval | None = interval_given
+    windows = random_windows(rng) if rng.random() < 0.4 else None
+    if windows is not None:
+        within, order_by = None, rng.choice((None, None, ("value", "value"), times))
     distinct, now, batches = rng.choice((1, 3, 12)), 0, []
     far, step = rng.choice((0.0, 0.0, 0.02)), rng.choice((_SECOND, _SECOND, 700))
     for _ in range(rng.randrange(2, 12)):
@@ -399,7 +441,7 @@ def random_join(rng: random.Random) -> JoinCase:
             made += [None if rng.random() < 0.2 else make(rng) for _, make in others[side]]
             made += [None if rng.random() < 0.05 else _in_unit(at, units[side])]
             placed.append((side, made))
-        batches.append(_port_rows((left, right), placed, rng.choice((0, 3))))
+        batches.append(port_rows((left, right), placed, rng.choice((0, 3))))
     return JoinCase(
         (left, right),
         on,
@@ -408,16 +450,26 @@ def random_join(rng: random.Random) -> JoinCase:
         tuple(batches),
         piece_rows=rng.choice((1, 2, 3, 7, 1 << 16)),
         condition=condition,
+        windows=windows,
+        late=rng.choice(("drop", "keep")) if windows is None else "drop",
+        order_by=order_by if units[0] == units[1] else None,
     )
+
+
+def random_windows(rng: random.Random) -> tuple[LastTuples, LastTuples]:
+    """Windows of few tuples and of many, of which at least one has any."""
+    left, right = (LastTuples(rng.choice((0, 1, 2, 5, 30)), rng.random() < 0.5) for _ in _SIDES)
+    return (left, right) if left.count or right.count else (LastTuples(3, left.per_key), right)
 
 
 def _in_unit(us: int, unit: str) -> int:
     return {"us": us, "ms": us // 1000, "ns": us * 1000 + 7}[unit]
 
 
-def _port_rows(
+def port_rows(
     schemas: Sequence[pa.Schema], placed: Sequence[tuple[int, list[Any]]], offset: int = 0
 ) -> PortRows:
+    """Rows of several inputs, in the order given."""
     tables = tuple(
         batch_of(schema, [row for at, row in placed if at == side], offset)
         for side, schema in enumerate(schemas)
@@ -439,7 +491,13 @@ def small_join(batches: int = 4, how: str = "full") -> JoinCase:
             at = (10 * batch + place * (-1) ** place) * _SECOND
             at += 10_000 * _SECOND if (batch, place) == (1, 2) else 0
             placed.append(((place + batch) % 3 % 2, [key, 10 * batch + place, at]))
-        made.append(_port_rows(schemas, placed))
+        made.append(port_rows(schemas, placed))
     within = Interval("at", "at", 2 * _SECOND, 6 * _SECOND, 3 * _SECOND, 0)
     assert len(schemas) == 2
     return JoinCase(schemas, ("key",), within, how, tuple(made), piece_rows=3)
+
+
+def small_windows(batches: int = 4, how: str = "full") -> JoinCase:
+    """The same tuples, of which each side keeps the last few: one of all, one of each key."""
+    windows = (LastTuples(3), LastTuples(1, per_key=True))
+    return replace(small_join(batches, how), within=None, windows=windows)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ class CaseHistory:
 
     def rows(self, batch: int) -> PortRows:
         self.read.add(batch)
-        return self._case.batches[batch]
+        return self._case.operator().arrange(self._case.batches[batch])
 
 
 def open_state(case: JoinCase, make_memory: MakeMemory = Memory) -> JoinState:
@@ -46,11 +47,15 @@ def _expected(case: JoinCase, oracle: JoinOracle, given: BatchInput) -> OracleOu
     return case.outcome(oracle, given.batch, rows, given.late_before, given.watermark)
 
 
-def _assert_same(outcome: Outcome, expected: OracleOutcome, what: str) -> None:
+def _assert_same(outcome: Outcome, expected: OracleOutcome, what: str, *, keeps_late: bool) -> None:
     outcome.results.validate(full=True)
     assert_same_rows(outcome.results, expected.results, what)
     assert outcome.late_rows == expected.late_rows, what
     assert outcome.null_times == expected.null_times, what
+    assert (outcome.late is not None) == (keeps_late and expected.late_rows > 0), what
+    if outcome.late is not None:
+        outcome.late.validate(full=True)
+        assert_same_rows(outcome.late, expected.late, what)
 
 
 def check_against_oracle(case: JoinCase, make_memory: MakeMemory = Memory) -> int:
@@ -62,7 +67,7 @@ def check_against_oracle(case: JoinCase, make_memory: MakeMemory = Memory) -> in
         given = case.given(batch)
         expected = _expected(case, oracle, given)
         outcome = operator.process(state, given)
-        _assert_same(outcome, expected, f"batch {batch}")
+        _assert_same(outcome, expected, f"batch {batch}", keeps_late=oracle.keeps_late_rows)
         assert repr(plain_rows(outcome.results)) == repr(expected.results), f"order of {batch}"
         states = oracle.open_windows()
         assert_same_states(case.states(operator, state), states, f"batch {batch}")
@@ -126,7 +131,8 @@ def check_rebuilt(case: JoinCase, rng: random.Random, make_memory: MakeMemory = 
     for batch in range(len(case.batches)):
         given = case.given(batch)
         expected = _expected(case, oracle, given)
-        _assert_same(operator.process(state, given), expected, f"batch {batch}")
+        outcome = operator.process(state, given)
+        _assert_same(outcome, expected, f"batch {batch}", keeps_late=oracle.keeps_late_rows)
         checkpoint.take(state, batch)
         if rng.random() < 0.4:
             state = checkpoint.rebuild(state, batch, make_memory())
@@ -155,7 +161,7 @@ def check_fork(case: JoinCase, rng: random.Random, *, origin_follows: bool) -> N
         oracle,
         [case.given(batch) for batch in range(len(case.batches))],
         lambda given: _expected(case, oracle, given),
-        _assert_same,
+        partial(_assert_same, keeps_late=oracle.keeps_late_rows),
         lambda state: case.states(operator, state),
         CaseHistory(case),
     ).check(rng, origin_follows=origin_follows)

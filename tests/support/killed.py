@@ -3,9 +3,7 @@ that is started is to be at work at once."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ import pyarrow as pa
 
 from tests.support.cases import Case
 from tests.support.orders import orders, random_timed_orders, timed_orders
-from tests.support.processes import Pipe, Place
+from tests.support.processes import Pipe, Place, stop_here
 from trailmark.log import LocalStorage, Part
 from trailmark.windows.spec import CountWindow
 
@@ -69,10 +67,10 @@ class _StopsAtSnapshot(LocalStorage):
     def publish(self, path: str, parts: Sequence[Part], *, force_sync: bool = False) -> bool:
         is_it = path.startswith("snap/") and path.endswith(self._name)
         if is_it and not self._is_after:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop_here()
         created = super().publish(path, parts, force_sync=force_sync)
         if is_it and self._is_after:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop_here()
         return created
 
 

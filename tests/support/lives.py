@@ -9,7 +9,7 @@ from tests.support.compare import assert_same_rows
 from tests.support.engine import Query
 from tests.support.small import small_buckets, small_case_of
 from tests.support.verdict import assert_logs_are_right, assert_state_is_right, watermarks
-from trailmark.checkpoint.policy import Continuous, NoCheckpoint, Policy
+from trailmark.checkpoint.policy import Continuous, Incremental, NoCheckpoint, Policy
 from trailmark.engine import BatchReport
 from trailmark.errors import StorageError
 from trailmark.testing.disk import SimulatedDisk
@@ -73,7 +73,8 @@ class Life:
 
 def life_of(kind: str, disk: SimulatedDisk) -> Life:
     """The life of a query of one of the `SMALL_KINDS`."""
-    policy: Policy = NoCheckpoint() if kind == "time" else Continuous(q=8, u=12)
+    policies: dict[str, Policy] = {"time": NoCheckpoint(), "groups": Incremental(2, group_size=2)}
+    policy = policies.get(kind, Continuous(q=8, u=12))
     return Life(Query(small_case_of(kind, _BATCHES), disk, policy, small_buckets(kind)))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tests.support.cases import Case
 from tests.support.plain import batch_of
-from trailmark.operators.aggregate import Late
+from trailmark.operators.late import Late
 from trailmark.windows import functions as f
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
 

@@ -24,7 +24,9 @@ from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
 from trailmark.kernel.columns import whole_numbers
 from trailmark.log import Order, PortRows, Segment, read_ports
+from trailmark.operators.ages import without_kinds
 from trailmark.operators.identities import Identities
+from trailmark.operators.independent import IndependentPieces
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
 from trailmark.records import FOOTPRINT, KIND, NO_BATCH, OPENED
 from trailmark.state.keys import KeyLayout
@@ -159,10 +161,11 @@ class PairingState:
         self.renew(np.array(list(self.pieces), dtype=np.int64), NO_BATCH)
 
 
-class Pairing:
+class Pairing(IndependentPieces):
     """Implements ``Operator``."""
 
     logged_schema = result_schema = shown_schema = _RESULTS
+    late_schema = _RESULTS  # it keeps none
     rebuilds_from_openings = False
     uses_clock = False
 
@@ -248,6 +251,9 @@ class Pairing:
             for n, piece in enumerate(pieces)
         ]
         return pa.RecordBatch.from_pylist(rows, schema=_STATE)
+
+    def content(self, state: PairingState) -> pa.RecordBatch:
+        return without_kinds(self.footprints(state, state.list_oldest(), 0))
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return footprints

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -96,6 +97,12 @@ class Run:
 STEPS = ("input", "process", "choose", "output", "commit")
 
 
+def stop_here() -> None:
+    """Stops this process, and this thread first: a signal to the process as a whole may go to
+    another thread, and leave this one the time for a few calls more."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
 class _StopOnce:
     """Stops this process at a step, the first time it comes there."""
 
@@ -105,7 +112,7 @@ class _StopOnce:
     def at(self, step: str) -> None:
         if step == self._step:
             self._step = ""
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop_here()
 
 
 class _Stopping(LocalStorage):

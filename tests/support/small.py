@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from tests.support.barriers import small_barrier
 from tests.support.cases import Case
 from tests.support.engine import CrashCase
-from tests.support.joining import small_join
+from tests.support.grouping import small_groups
+from tests.support.joining import small_join, small_windows
 from tests.support.keyed import small_keyed
 from tests.support.pairing import PairingCase, port_rows
 from tests.support.whole import small_whole
@@ -44,14 +46,26 @@ SMALL_WINDOWS: dict[str, Window] = {
 }
 
 #: Those windows, and operators that are no aggregates.
-SMALL_KINDS = (*SMALL_WINDOWS, "pairing", "join", "keyed", "whole")
+SMALL_KINDS = (
+    *SMALL_WINDOWS,
+    "pairing",
+    "barrier",
+    "join",
+    "last tuples",
+    "groups",
+    "keyed",
+    "whole",
+)
 
 
 def small_case_of(kind: str, batches: int = 4) -> CrashCase:
     """The small case of one of the `SMALL_KINDS`."""
     others: dict[str, Callable[[int], CrashCase]] = {
         "pairing": small_pairing,
+        "barrier": small_barrier,
         "join": small_join,
+        "last tuples": small_windows,
+        "groups": small_groups,
         "keyed": small_keyed,
         "whole": small_whole,
     }

@@ -1,8 +1,10 @@
-"""Four operators in one query, each with a policy of its own: an aggregate, a keyed operator,
-another aggregate, a whole operator; and the same once more in plain Python, batch by batch.
+"""Five operators in one query, each with a policy of its own: an aggregate, a keyed operator,
+another aggregate, a whole operator, and a join of what comes out with what went in; and the same
+once more in plain Python, batch by batch.
 
 A shuffle does not keep the order of rows. So nothing here depends on the order within a batch: the
-keyed operator gives one row for each key and batch, and those behind it never see two.
+keyed operator gives one row for each key and batch, and those behind it never see two. The join
+pairs a row with the price that its item had in the batches before.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import trailmark as tm
 from tests.support.oracle import Oracle, Row
@@ -89,7 +92,7 @@ class Met:
 
 
 def chain(rows: DataFrame, query: Chained) -> DataFrame:
-    """All four of them. The keyed one has the query's own path."""
+    """All five of them. The keyed one has the query's own path."""
 
     def given(name: str) -> dict[str, Any]:
         path = query.path if name == "sums" else f"{query.path}-{name}"
@@ -122,9 +125,20 @@ def chain(rows: DataFrame, query: Chained) -> DataFrame:
         **given("second"),
     )
     met = Met(query.trap)
-    return tm.apply(
+    results = tm.apply(
         second, met, by="item", schema=_RESULTS, recover_within="1 second", **given("met")
     )
+    priced = tm.join(
+        results.withColumn("turn", F.lit(0)),
+        rows.select("item", "price", F.lit(1).alias("turn")),
+        on="item",
+        windows=(tm.last_tuples(0), tm.last_tuples(1, per_key=True)),
+        how="left",
+        order_by="turn",
+        checkpoint=tm.Incremental(2, group_size=2),
+        **given("priced"),
+    )
+    return priced.drop("turn_left", "turn_right")
 
 
 def chain_results(schema: pa.Schema, batches: Sequence[Sequence[Row]]) -> list[Row]:
@@ -134,6 +148,7 @@ def chain_results(schema: pa.Schema, batches: Sequence[Sequence[Row]]) -> list[R
     second = Oracle(middle, by=["item"], window=_SECOND_WINDOW, values=_SECOND_VALUES)
     sums: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     lately: dict[int, list[int]] = defaultdict(list)
+    prices: dict[int, int | None] = {}
     results: list[Row] = []
     for batch, rows in enumerate(batches):
         changed: dict[int, Row] = {}
@@ -149,6 +164,8 @@ def chain_results(schema: pa.Schema, batches: Sequence[Sequence[Row]]) -> list[R
                     **{name: window[name] for name in ("item", "most", "n")},
                     "recent": sum(met[-_KEPT:]),
                     "met": len(met),
+                    "price": prices.get(window["item"]),
                 }
             )
+        prices |= {row["item"]: row["price"] for row in rows}
     return results

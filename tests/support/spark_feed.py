@@ -18,8 +18,8 @@ from tests.support.oracle import Oracle, Row
 from tests.support.plain import plain_rows
 from trailmark.kernel.columns import contiguous
 from trailmark.log import LocalStorage, OperatorMeta, Segment, StreamLog, read_meta
-from trailmark.operators.aggregate import Late
 from trailmark.operators.kinds import form_of
+from trailmark.operators.late import Late
 from trailmark.records import FrameKind, Stream
 from trailmark.recovery import batch_input
 from trailmark.windows.functions import AnyFunction

@@ -13,7 +13,7 @@ input, one JSON line each, and run in the same application.
 Queries go over files of orders (see :mod:`tests.support.spark_runs`), one file a batch. One of the
 values is computed by a function that a test can reach into: whatever it lays into the query's
 ``trap`` directory happens once, in the middle of a batch (see :mod:`tests.support.traps`). A query
-whose window is ``chain`` has four operators instead (see :mod:`tests.support.spark_chain`).
+whose window is ``chain`` has five operators instead (see :mod:`tests.support.spark_chain`).
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import trailmark
 def test_public_names_are_sorted_and_complete() -> None:
     assert list(trailmark.__all__) == sorted(trailmark.__all__)
     later = {  # imported when they are asked for
-        *("aggregate", "apply", "explain", "explanation", "join", "listen"),
+        *("aggregate", "apply", "barrier", "explain", "explanation", "join", "listen"),
         *("read_table", "register", "testing"),
-        *("Continuous", "CostBenefit", "Delta", "FullSnapshot"),
+        *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "Incremental"),
         *("NoCheckpoint", "Periodic", "SlowWindows", "UpstreamBackup"),
     }
     defined = later | {

@@ -77,7 +77,7 @@ def logged_report(operator: AnyOperator, bucket: int, segment: Segment) -> Batch
         bucket,
         operator.publish(contiguous(results)),
         Account.of(segment.footer, segment.origin),
-        late=segment.rows(FrameKind.LATE, operator.ports[0].schema) if has_late else None,
+        late=segment.rows(FrameKind.LATE, operator.late_schema) if has_late else None,
         late_rows=count("late_rows"),
         late_updates=count("late_updates"),
         null_times=count("null_times"),

@@ -14,6 +14,11 @@ from trailmark.state.table import LAST_BATCH
 OPEN, CHECK = int(FootprintKind.OPEN), int(FootprintKind.CHECK)
 
 
+def without_kinds(footprints: pa.RecordBatch) -> pa.RecordBatch:
+    """Footprints without the reasons why they would be written."""
+    return footprints.select([name for name in footprints.schema.names if name != KIND])
+
+
 def age_trouble(
     rows: pa.RecordBatch, batch: int, others: Mapping[str, tuple[int, int]] | None = None
 ) -> str:

@@ -14,7 +14,13 @@ from trailmark.log import OperatorMeta
 from trailmark.log.json_text import shown
 from trailmark.operators.aggregate.logged import AggregateForm, aggregate_caution, aggregate_title
 from trailmark.operators.aggregate.rebuild import rebuild_aggregate
-from trailmark.operators.join.logged import JoinForm, join_title
+from trailmark.operators.barrier.logged import (
+    BarrierForm,
+    barrier_caution,
+    barrier_title,
+    rebuild_barrier,
+)
+from trailmark.operators.join.logged import JoinForm, join_caution, join_title
 from trailmark.operators.join.rebuild import rebuild_join
 from trailmark.operators.keyed.logged import KeyedForm, keyed_title
 from trailmark.operators.keyed.rebuild import rebuild_keyed
@@ -58,7 +64,8 @@ def _code_caution(described: Mapping[str, Any]) -> str:
 
 _KINDS = {
     "aggregate": OperatorKind(AggregateForm, aggregate_title, rebuild_aggregate, aggregate_caution),
-    "join": OperatorKind(JoinForm, join_title, rebuild_join),
+    "barrier": OperatorKind(BarrierForm, barrier_title, rebuild_barrier, barrier_caution),
+    "join": OperatorKind(JoinForm, join_title, rebuild_join, join_caution),
     "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed, _code_caution),
     "whole": OperatorKind(WholeForm, whole_title, rebuild_whole, _code_caution),
 }

@@ -45,6 +45,16 @@ def understanding() -> Iterator[None]:
         ) from error
 
 
+def described_keys(described: Mapping[str, Any]) -> list[str]:
+    """The names of the keys of an operator, as far as its description can be understood."""
+    by = described.get("by")
+    return (
+        [str(each[0]) for each in by if isinstance(each, list) and each]
+        if isinstance(by, list)
+        else []
+    )
+
+
 def order_caution(described: Mapping[str, Any], depends: str) -> str:
     """What to know of an operator where something depends on the order of tuples; empty if it was
     said what that is."""
@@ -83,6 +93,16 @@ class LoggedForm(ABC):
     identities: Identities
     #: Columns of its logs that are moments, in microseconds, though they are numbers.
     moments: frozenset[str] = frozenset()
+
+    @property
+    def late_schema(self) -> pa.Schema:
+        """The columns of late tuples, where they are kept."""
+        return self.ports[0].schema
+
+    @property
+    def late_time(self) -> str | None:
+        """The column of late tuples that has their times, if it is one."""
+        return self.ports[0].event_time
 
     @property
     def inputs(self) -> dict[str, FrameKind]:
@@ -140,7 +160,7 @@ class LoggedForm(ABC):
     def _columns(self) -> dict[FrameKind, pa.Schema]:
         """The columns of the kinds that have always the same ones."""
         ports = {FrameKind.of_port(place): port.schema for place, port in enumerate(self.ports)}
-        beside = {FrameKind.RESULTS: self.results, FrameKind.LATE: self.ports[0].schema}
+        beside = {FrameKind.RESULTS: self.results, FrameKind.LATE: self.late_schema}
         return {
             **ports,
             **beside,

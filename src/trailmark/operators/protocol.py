@@ -194,6 +194,10 @@ class Operator(Protocol[StateT]):
         """The columns of its results as Spark and readers of the log see them."""
 
     @property
+    def late_schema(self) -> pa.Schema:
+        """The columns of late tuples, where they are kept."""
+
+    @property
     def identities(self) -> Identities:
         """What tells its pieces from one another."""
 
@@ -206,6 +210,11 @@ class Operator(Protocol[StateT]):
     def rebuilds_from_openings(self) -> bool:
         """Whether the input since the oldest open piece opened is all that the open pieces are
         made of, whatever was open before."""
+
+    @property
+    def group_size(self) -> int | None:
+        """How many tuples its pieces hold at most, if these are groups of tuples that only a state
+        as a whole can be rebuilt from: `replay` is not for them. None if they are not."""
 
     @property
     def uses_clock(self) -> bool:
@@ -257,6 +266,9 @@ class Operator(Protocol[StateT]):
     def footprints(self, state: StateT, slots: Slots, opened: int) -> pa.RecordBatch:
         """Footprints of pieces: of kind OPEN for the first ``opened``, CHECK for the others."""
 
+    def content(self, state: StateT) -> pa.RecordBatch:
+        """All that is in a state: equal for states that go on alike, however they came to be."""
+
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         """Footprints with the full types of the state, however narrow they are logged."""
 
@@ -272,6 +284,10 @@ class Operator(Protocol[StateT]):
     def load(self, state: StateT, footprints: pa.RecordBatch, where: str) -> None:
         """Puts pieces back from footprints without `trouble`, which come with the batch of each
         (FOOTPRINT), oldest first."""
+
+    def settle(self, state: StateT, missed: int = 0) -> None:
+        """All footprints that there are have been loaded. About so many tuples that came since are
+        lost."""
 
 
 #: Whoever runs an operator does not look into its state.

@@ -65,6 +65,7 @@ def restore(
     state.reserve_windows(plan.open_windows)
     for footprints in plan.footprints:
         operator.load(state, footprints, output.directory)
+    operator.settle(state, 0 if plan.lost is None else plan.lost.tuples)
     loaded = now_us()
     if plan.lost is not None:
         return _go_on_from(plan, state, ledger, inputs, first_batch), int(loaded - started), 0

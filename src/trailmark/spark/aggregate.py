@@ -14,7 +14,8 @@ from pyspark.sql import types as spark
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine.losses import LossText
 from trailmark.errors import SettingError
-from trailmark.operators.aggregate import Aggregate, Late
+from trailmark.operators.aggregate import Aggregate
+from trailmark.operators.late import Late
 from trailmark.settings import Durability
 from trailmark.spark.arguments import CommonArguments, check_dataframe
 from trailmark.spark.operate import Operation, operate

@@ -15,7 +15,7 @@ from trailmark.checkpoint.policy import Periodic, Policy
 from trailmark.engine.losses import LossText
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.operators.keyed import Keyed
-from trailmark.operators.keyed.operator import Late
+from trailmark.operators.late import Late
 from trailmark.operators.user_code import is_keyed
 from trailmark.operators.whole import Whole
 from trailmark.settings import Durability

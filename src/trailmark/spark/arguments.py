@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, cast
 
@@ -88,6 +89,16 @@ class CommonArguments:
             None if cache_dir is None else os.path.abspath(os.path.expanduser(cache_dir)),
             accepted,
         )
+
+    def in_one_bucket(self, why: str, fix: str) -> CommonArguments:
+        """The same for an operator that all rows have to come to; more buckets are refused."""
+        if self.buckets not in (None, 1):
+            raise SettingError(
+                f"{why}, and so in one bucket; {self.buckets} are asked for.",
+                where="buckets",
+                fix=f"Leave buckets out, or {fix}",
+            )
+        return replace(self, buckets=1)
 
 
 def check_dataframe(df: DataFrame, argument: str = "df") -> None:

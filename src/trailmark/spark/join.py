@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as spark
 
 from trailmark.checkpoint.policy import Policy
+from trailmark.engine.losses import LossText
 from trailmark.errors import SettingError
 from trailmark.operators.join import Join
 from trailmark.operators.join.arguments import SIDES, How, how_of, join_keys
 from trailmark.operators.join.condition import Condition, condition_name
 from trailmark.operators.join.operator import MOST_PAIRS
+from trailmark.operators.late import Late
 from trailmark.settings import Durability
 from trailmark.spark.apply_arguments import check_columns
 from trailmark.spark.arguments import CommonArguments, check_dataframe
+from trailmark.spark.inputs import input_schema, result_fields
 from trailmark.spark.operate import Operation, operate
-from trailmark.spark.schemas import arrow_schema
-from trailmark.spark.types import arrow_type
 from trailmark.spark.workers import check_sendable
 from trailmark.windows.interval import Interval
+from trailmark.windows.last_tuples import LastTuples
 
 
 def join(
@@ -33,7 +33,8 @@ def join(
     right: DataFrame,
     *,
     on: str | Sequence[str],
-    within: Interval,
+    within: Interval | None = None,
+    windows: tuple[LastTuples, LastTuples] | None = None,
     how: str = "inner",
     condition: str | Column | Condition | None = None,
     path: str | os.PathLike[str],
@@ -41,12 +42,15 @@ def join(
     recover_within: str | timedelta | None = None,
     buckets: int | None = None,
     suffixes: tuple[str, str] = ("_left", "_right"),
+    late: Late = "drop",
+    order_by: str | tuple[str, str] | None = None,
     most_pairs: int = MOST_PAIRS,
     retain_batches: int | None = 100,
     durability: Durability | Literal["synced", "unsynced"] = Durability.SYNCED,
     cache_dir: str | os.PathLike[str] | None = None,
+    loss: LossText = "none",
 ) -> DataFrame:
-    """Join two streams by key and time, with state that recovers in bounded time.
+    """Join two streams by key and time, or windows, with state that recovers in bounded time.
 
     The result is a DataFrame like any other. It has the key columns, then the other columns of the
     left and of the right side.
@@ -60,10 +64,14 @@ def join(
     within
         :func:`trailmark.interval`: which columns have the times, how far apart those of a pair may
         lie, and how late tuples may come.
+    windows
+        Instead of ``within``, a :func:`trailmark.last_tuples` for each side: a tuple that comes is
+        held against the window of the other side, then it enters its own, and the oldest one there
+        leaves. A window for all keys needs one bucket.
     how
         ``"inner"``; or ``"left"``, ``"right"``, ``"full"``, which also give the tuples of one or
-        both sides that found no partner, once their time is over. Spark's other names for these
-        will do, too.
+        both sides that found no partner, once their time is over or they have left their window.
+        Spark's other names for these will do, too.
     condition
         What else has to hold of a pair. A function over the rows of both sides, pair by pair, which
         returns an Arrow or NumPy array of booleans; for inner joins also an expression of Spark's
@@ -73,10 +81,19 @@ def join(
         several hosts need a path that all of them reach.
     suffixes
         What columns get that both sides have by the same name.
+    late
+        ``"drop"`` tuples behind the watermark, or ``"keep"`` them in the output log; both are
+        counted.
+    order_by
+        A column that both sides have, or a pair of columns: the tuples of a batch are taken in this
+        order, those of both sides together. Without it they are taken as they were logged.
     most_pairs
         A batch in which a bucket makes more pairs is refused: some key is nearly everybody's.
     checkpoint, recover_within, buckets, retain_batches, durability, cache_dir
         As in :func:`trailmark.aggregate`.
+    loss
+        ``"bounded"`` accepts that a recovery loses what came since the last checkpoint, and groups
+        that are damaged; it is counted, and no input is kept. Only with :class:`Incremental`.
 
     Examples
     --------
@@ -99,18 +116,28 @@ def join(
         retain_batches=retain_batches,
         durability=durability,
         cache_dir=cache_dir,
+        loss=loss,
     )
     keys, expression = join_keys(on), _expression(condition, how_of(how))
     operator = Join(
-        _logged(left, "left", keys),
-        _logged(right, "right", keys),
+        input_schema(left, "left", keys, "on"),
+        input_schema(right, "right", keys, "on"),
         on=keys,
         within=within,
+        windows=windows,
         how=how,
         condition=None if expression is not None else condition,  # type: ignore[arg-type]
+        late=late,
+        order_by=order_by,
         suffixes=suffixes,
         most_pairs=most_pairs,
+        group_size=None if common.policy is None else common.policy.writes_groups_of,
     )
+    if operator.spans_keys:
+        common = common.in_one_bucket(
+            "One window for all keys needs all tuples in one order",
+            "give each key a window of its own: tm.last_tuples(1000, per_key=True).",
+        )
     if expression is None and condition is not None:
         check_sendable(condition, condition_name(condition))  # type: ignore[arg-type]
     operation = Operation(
@@ -118,7 +145,7 @@ def join(
         operator,
         keys=operator.keys,
         results_from="on",
-        known_fields=_result_fields(left, right, operator),
+        known_fields=result_fields((left, right), operator.keys, operator.shown_schema),
         at_end=operator.finish,
     )
     results = operate((left, right), operation, common)
@@ -140,14 +167,6 @@ def _check_sides(left: Any, right: Any) -> None:
         )
 
 
-def _logged(df: DataFrame, side: str, keys: Sequence[str]) -> pa.Schema:
-    """The columns of a side as they are logged; nothing is known of nulls in them."""
-    for name in keys:
-        if name in df.columns:
-            arrow_type(df.schema[name], "on")  # refuses what cannot be a key on Spark
-    return arrow_schema(df.schema.toNullable(), side, "a log")
-
-
 def _expression(condition: object, how: How) -> Column | None:
     """A condition that Spark evaluates behind the operator, if it is one of these."""
     if not isinstance(condition, str | Column):
@@ -161,15 +180,3 @@ def _expression(condition: object, how: How) -> Column | None:
             "takes the rows of both sides, pair by pair, and returns booleans.",
         )
     return F.expr(condition) if isinstance(condition, str) else condition
-
-
-def _result_fields(
-    left: DataFrame, right: DataFrame, operator: Join
-) -> tuple[spark.StructField, ...]:
-    """The columns of the results with the types that they have in the DataFrames."""
-    given = [left.schema[name] for name in operator.keys]
-    given += [f for df in (left, right) for f in df.schema if f.name not in operator.keys]
-    return tuple(
-        spark.StructField(shown.name, came.dataType, True)
-        for shown, came in zip(operator.shown_schema, given, strict=True)
-    )

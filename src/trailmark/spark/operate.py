@@ -19,6 +19,7 @@ from pyspark.sql import types as spark
 
 from trailmark.engine.logs import describe_logs, has_ticks
 from trailmark.engine.losses import check_may_lose
+from trailmark.engine.policies import check_policy
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, check_same_operator, open_storage, read_meta
 from trailmark.operators.protocol import AnyOperator
@@ -78,6 +79,8 @@ def operate(frames: Sequence[DataFrame], operation: Operation, given: CommonArgu
     keys = [df.schema[name] for name in operation.keys]
     schema = _result_schema(operation, keys)
     check_may_lose(operation.operator, given.loss)
+    if given.policy is not None:
+        check_policy(operation.operator, given.policy)
     if given.policy is None and df.isStreaming:
         check_unlogged(operation.operator)
     plan = _plan(frames, operation, keys, given)

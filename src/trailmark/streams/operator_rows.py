@@ -13,7 +13,6 @@ from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Segment
 from trailmark.operators.kinds import form_of
 from trailmark.operators.logged import INPUT, LoggedForm
-from trailmark.operators.protocol import Port
 from trailmark.records import KIND, FootprintKind, FrameKind, Stream
 from trailmark.streams.view import STATE
 from trailmark.values import dataclass
@@ -44,9 +43,10 @@ def rows_of_kind(meta: OperatorMeta, records: str) -> RowsOfKind:
     _check_known(form, records)
     for (name, kind), port in zip(form.inputs.items(), form.ports, strict=True):
         if name == records:
-            return _plain_rows(form, Stream.INPUT, kind, port)
+            return _plain_rows(form, Stream.INPUT, kind, port.schema, port.event_time)
     if records == _LATE:
-        return _plain_rows(form, Stream.OUTPUT, FrameKind.LATE, form.ports[0])
+        late = (form.late_schema, form.late_time)
+        return _plain_rows(form, Stream.OUTPUT, FrameKind.LATE, *late)
     _check_distinct(form)
     if records == _RESULTS:
         kinds: tuple[FrameKind, ...] = (FrameKind.RESULTS,)
@@ -67,9 +67,11 @@ def _check_known(form: LoggedForm, records: str) -> None:
     raise SettingError(what, where="records", fix=f"Use one of {', '.join((*known, STATE))}.")
 
 
-def _plain_rows(form: LoggedForm, stream: Stream, kind: FrameKind, port: Port) -> RowsOfKind:
+def _plain_rows(
+    form: LoggedForm, stream: Stream, kind: FrameKind, schema: pa.Schema, time: str | None
+) -> RowsOfKind:
     plain = _Plain(form, kind)
-    return RowsOfKind(stream, (kind,), port.schema, port.event_time, plain.tables)
+    return RowsOfKind(stream, (kind,), schema, time, plain.tables)
 
 
 def _check_distinct(form: LoggedForm) -> None:

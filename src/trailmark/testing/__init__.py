@@ -8,8 +8,18 @@ with each one that is asked for, `differences` compares.
 
 from trailmark.errors import RecoveryDiffers
 from trailmark.testing.crashes import Crash
-from trailmark.testing.query import Query, aggregate, apply
+from trailmark.testing.query import Query, aggregate, apply, barrier, join
 from trailmark.testing.report import Report
 from trailmark.testing.tester import run
 
-__all__ = ["Crash", "Query", "RecoveryDiffers", "Report", "aggregate", "apply", "run"]
+__all__ = [
+    "Crash",
+    "Query",
+    "RecoveryDiffers",
+    "Report",
+    "aggregate",
+    "apply",
+    "barrier",
+    "join",
+    "run",
+]

@@ -12,22 +12,55 @@ import pyarrow as pa
 
 from trailmark.errors import SettingError
 from trailmark.kernel.columns import arrow_fixed, contiguous
+from trailmark.log import PortRows
 from trailmark.state.keys import KeyLayout
 
 _EXAMPLES = "Give an Arrow table, a record batch, a list of dictionaries or a pandas DataFrame."
 
 
-def read_batches(batches: object, schema: pa.Schema | None) -> list[pa.RecordBatch]:
-    """The batches as Arrow has them, all with the same columns."""
+def read_batches(
+    batches: object,
+    schema: pa.Schema | Mapping[str, pa.Schema] | None,
+    inputs: Sequence[str] = (),
+) -> list[PortRows]:
+    """The batches as Arrow has them, all with the same columns; the rows of several inputs come one
+    input after another."""
     if isinstance(batches, Mapping | str) or not isinstance(batches, Iterable):
         raise SettingError(
             f"batches must be a list of batches, got {type(batches).__name__}.",
             where="batches",
             fix=_EXAMPLES.replace("Give", "Let each of them be"),
         )
-    given = [_known(each, number) for number, each in enumerate(batches)]
+    given = list(batches)
     if not given:
         raise SettingError("There is no batch to run.", where="batches", fix="Give at least one.")
+    if not inputs:
+        return [PortRows((rows,)) for rows in _alike(given, schema)]
+    if schema is not None and not isinstance(schema, Mapping):
+        raise SettingError(
+            f"schema must be a dictionary with a schema for each of {', '.join(inputs)}.",
+            where="schema",
+        )
+    for number, each in enumerate(given):
+        if not isinstance(each, Mapping) or not set(each) <= set(inputs):
+            raise SettingError(
+                f"Batch {number} is no dictionary with the rows of {' and '.join(inputs)}.",
+                where=f"batches[{number}]",
+                fix=f"For example {{{inputs[0]!r}: [...], {inputs[1]!r}: [...]}}.",
+            )
+    known = schema or {}
+    ports = [_alike([each.get(name, []) for each in given], known.get(name)) for name in inputs]
+    return [_one_after_another(tables) for tables in zip(*ports, strict=True)]
+
+
+def _one_after_another(tables: tuple[pa.RecordBatch, ...]) -> PortRows:
+    ports = np.arange(len(tables), dtype=np.uint8)
+    return PortRows(tables, np.repeat(ports, [table.num_rows for table in tables]))
+
+
+def _alike(batches: Sequence[Any], schema: Any) -> list[pa.RecordBatch]:
+    """The rows of one input, with the same columns in every batch."""
+    given = [_known(each, number) for number, each in enumerate(batches)]
     known = schema if schema is not None else _schema_of(given)
     return [contiguous(_with(known, each, number)) for number, each in enumerate(given)]
 
@@ -98,18 +131,43 @@ def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-def split(rows: pa.RecordBatch, by: Sequence[str], buckets: int) -> list[pa.RecordBatch]:
+def split(rows: PortRows, by: Sequence[str], buckets: int) -> list[PortRows]:
     """Rows by bucket: equal keys go to the same one, in the order they came."""
     if buckets == 1:
         return [rows]
+    of_ports = [_bucket_of(table, by, buckets) for table in rows.tables]
+    of_order = None
+    if rows.order is not None:
+        of_order = np.empty(len(rows.order), dtype=np.int64)
+        for port, numbers in enumerate(of_ports):
+            of_order[rows.order == port] = numbers
+    found = []
+    for bucket in range(buckets):
+        tables = tuple(
+            _taken(table, np.flatnonzero(numbers == bucket))
+            for table, numbers in zip(rows.tables, of_ports, strict=True)
+        )
+        is_mine = None if of_order is None else of_order == bucket
+        order = None if rows.order is None else rows.order[is_mine]
+        found.append(PortRows(tables, order))
+    return found
+
+
+def _bucket_of(rows: pa.RecordBatch, by: Sequence[str], buckets: int) -> npt.NDArray[np.int64]:
     keys = KeyLayout([rows.schema.field(name) for name in by])
-    number = keys.encode(rows, 0).hashes % np.uint64(buckets)
-    return [_taken(rows, np.flatnonzero(number == each)) for each in range(buckets)]
+    return (keys.encode(rows, 0).hashes % np.uint64(buckets)).astype(np.int64)
 
 
-def reordered(rows: pa.RecordBatch, rng: np.random.Generator) -> pa.RecordBatch:
+def reordered(rows: PortRows, rng: np.random.Generator) -> PortRows:
     """The rows in another order, as Spark may deliver them when it repeats a batch."""
-    return _taken(rows, rng.permutation(rows.num_rows))
+    tables = tuple(_taken(table, rng.permutation(table.num_rows)) for table in rows.tables)
+    return PortRows(tables, None if rows.order is None else rng.permutation(rows.order))
+
+
+def without_rows(rows: PortRows) -> PortRows:
+    """A batch of the same inputs that brings nothing."""
+    order = None if rows.order is None else rows.order[:0]
+    return PortRows(tuple(table.slice(0, 0) for table in rows.tables), order)
 
 
 def _taken(rows: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:

@@ -13,16 +13,25 @@ from typing import Any
 
 import pyarrow as pa
 
+from trailmark.checkpoint.policy import Policy
+from trailmark.engine.policies import check_policy
 from trailmark.errors import SettingError
-from trailmark.operators.aggregate import Aggregate, Late
+from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.aggregate.arguments import key_names
+from trailmark.operators.barrier import Barrier
+from trailmark.operators.join import Join
+from trailmark.operators.join.arguments import SIDES, join_keys
+from trailmark.operators.join.condition import Condition
 from trailmark.operators.keyed import Keyed
+from trailmark.operators.late import Late
 from trailmark.operators.protocol import AnyOperator
 from trailmark.operators.user_code import is_keyed
 from trailmark.operators.whole import Whole
 from trailmark.testing.own_code import OwnCode
 from trailmark.values import dataclass
 from trailmark.windows.functions import AnyFunction
+from trailmark.windows.interval import Interval
+from trailmark.windows.last_tuples import LastTuples
 from trailmark.windows.spec import Window
 
 
@@ -33,14 +42,20 @@ class Query:
     Parameters
     ----------
     build
-        Makes the operator for the columns of its input.
+        Makes the operator for the columns of its inputs.
     by
         The key columns: rows that are equal in them go to the same bucket. Without any, there is
         only one bucket.
+    inputs
+        What its inputs are called, if it has several.
+    cuts_groups
+        Whether ``build`` takes a ``group_size``, for the policy that needs one.
     """
 
-    build: Callable[[pa.Schema], AnyOperator]
+    build: Callable[..., AnyOperator]
     by: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    cuts_groups: bool = False
 
 
 def aggregate(
@@ -96,7 +111,7 @@ def apply(
         )
     keys = () if by is None else tuple(key_names(by))
     if is_keyed(operator):
-        build: Callable[[pa.Schema], AnyOperator] = partial(
+        build: Callable[..., AnyOperator] = partial(
             Keyed,
             user=operator,
             by=keys,
@@ -111,16 +126,81 @@ def apply(
     return Query(build, keys)
 
 
+def join(
+    *,
+    on: str | Sequence[str],
+    within: Interval | None = None,
+    windows: tuple[LastTuples, LastTuples] | None = None,
+    how: str = "inner",
+    condition: Condition | None = None,
+    late: Late = "drop",
+    order_by: str | tuple[str, str] | None = None,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+) -> Query:
+    """What :func:`trailmark.join` computes, to be tested by :func:`run`.
+
+    The arguments are those of :func:`trailmark.join`; a condition is a function. Batches are
+    dictionaries with the rows of ``left`` and ``right``.
+
+    Examples
+    --------
+    >>> import trailmark as tm
+    >>> query = join(on="item", windows=(tm.last_tuples(2), tm.last_tuples(0)))
+    """
+    build = partial(
+        Join,
+        on=on,
+        within=within,
+        windows=windows,
+        how=how,
+        condition=condition,
+        late=late,
+        order_by=order_by,
+        suffixes=suffixes,
+    )
+    spans_keys = any(isinstance(each, LastTuples) and each.spans_keys for each in windows or ())
+    return Query(build, () if spans_keys else tuple(join_keys(on)), SIDES, cuts_groups=True)
+
+
+def barrier(
+    inputs: Sequence[str],
+    *,
+    by: str | Sequence[str] | None = None,
+    order_by: str | Mapping[str, str] | None = None,
+) -> Query:
+    """What :func:`trailmark.barrier` computes, to be tested by :func:`run`.
+
+    The arguments are those of :func:`trailmark.barrier`, but of the inputs only the names. Batches
+    are dictionaries with the rows of each.
+
+    Examples
+    --------
+    >>> query = barrier(["pressed", "heated"], by="line", order_by="at")
+    """
+    keys = () if by is None else tuple(key_names(by))
+    names = tuple(inputs)
+    build = partial(_barrier, names=names, by=keys, order_by=order_by)
+    return Query(build, keys, names)
+
+
+def _barrier(*schemas: pa.Schema, names: Sequence[str], **given: Any) -> Barrier:
+    return Barrier(dict(zip(names, schemas, strict=True)), **given)
+
+
 class Bound:
     """A query for given columns; every operator that it makes is one of a new process."""
 
-    def __init__(self, query: Query, schema: pa.Schema) -> None:
+    def __init__(self, query: Query, schemas: Sequence[pa.Schema], policy: Policy) -> None:
         self.query = query
-        self._schema = schema
+        self._schemas = schemas
+        self._group_size = policy.writes_groups_of
         self._code = OwnCode(query)
+        check_policy(self.operator(), policy)
 
     def operator(self) -> AnyOperator:
-        return self._code.new().build(self._schema)
+        query = self._code.new()
+        groups = {"group_size": self._group_size} if query.cuts_groups else {}
+        return query.build(*self._schemas, **groups)
 
 
 def as_query(operator: object) -> Query:

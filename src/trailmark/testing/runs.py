@@ -12,9 +12,10 @@ import pyarrow as pa
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import BatchReport, Watermark
 from trailmark.engine.opening import StateKeeper
+from trailmark.log import PortRows
 from trailmark.log.names import log_directory, segment_name
 from trailmark.operators.protocol import AnyOperator, State
-from trailmark.records import KIND, Stream
+from trailmark.records import Stream
 from trailmark.recovery import InputHistory, RecoveryReport
 from trailmark.settings import SECOND
 from trailmark.testing.batches import reordered
@@ -29,7 +30,7 @@ _RETAINED = 100
 #: The time of the first batch, by the clock: the beginning of 2026.
 _FIRST_US = 1_767_225_600 * SECOND
 
-Parts = Sequence[pa.RecordBatch]
+Parts = Sequence[PortRows]
 
 
 @dataclass
@@ -124,7 +125,7 @@ class Run:
             tuple(b.operator.show(r.results) for b, r in zip(buckets, reports, strict=True)),
             tuple(r.late for r in reports),
             tuple((r.late_rows, r.late_updates, r.null_times) for r in reports),
-            tuple(_footprints(bucket.operator, bucket.state()) for bucket in buckets),
+            tuple(_content(bucket.operator, bucket.state()) for bucket in buckets),
         )
 
     def is_another_due(self, batch: int) -> bool:
@@ -159,17 +160,13 @@ class Run:
         state, recovery = keeper.open(batch + 1)
         assert recovery is not None, "a batch is in the log, and no state in memory"
         self.recoveries.append(recovery)
-        footprints = _footprints(operator, state.pieces)
+        content = _content(operator, state.pieces)
         keeper.drop()
-        return footprints
+        return content
 
     def stop(self) -> None:
         self._processes.stop()
 
 
-def _footprints(operator: AnyOperator, state: State | None) -> pa.RecordBatch | None:
-    """All that is in a state, as records; why those would be written says nothing."""
-    if state is None:
-        return None
-    footprints = operator.footprints(state, state.list_oldest(), 0)
-    return footprints.select([name for name in footprints.schema.names if name != KIND])
+def _content(operator: AnyOperator, state: State | None) -> pa.RecordBatch | None:
+    return None if state is None else operator.content(state)

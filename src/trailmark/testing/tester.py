@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TextIO, cast
 
@@ -13,8 +13,9 @@ from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.cli.terminal import Guarded, Passing
 from trailmark.engine.arguments import asked_policy, check_buckets
 from trailmark.errors import RecoveryDiffers, SettingError
+from trailmark.log import PortRows
 from trailmark.settings import parse_duration
-from trailmark.testing.batches import read_batches, split
+from trailmark.testing.batches import read_batches, split, without_rows
 from trailmark.testing.crashes import Crash, CrashAt, planned_crashes
 from trailmark.testing.differences import Done, compare_batches, compare_states, raised_after
 from trailmark.testing.query import Bound, as_query
@@ -27,7 +28,7 @@ def run(
     batches: Iterable[Any],
     crash_at: CrashAt = None,
     *,
-    schema: pa.Schema | None = None,
+    schema: pa.Schema | Mapping[str, pa.Schema] | None = None,
     checkpoint: Policy | None = None,
     recover_within: str | timedelta | None = None,
     buckets: int = 1,
@@ -48,15 +49,19 @@ def run(
     Parameters
     ----------
     operator
-        What is computed: :func:`trailmark.testing.aggregate` or :func:`trailmark.testing.apply`.
+        What is computed: :func:`trailmark.testing.aggregate`, :func:`trailmark.testing.apply`,
+        :func:`trailmark.testing.join` or :func:`trailmark.testing.barrier`.
     batches
         A list of batches: Arrow tables or record batches, lists of dictionaries, pandas DataFrames.
+        Of an operator with several inputs, dictionaries with one of these for each input; their
+        rows come one input after another.
     crash_at
         None runs the batches without a crash. A batch number, or a :class:`Crash`, ends the process
         there; a list of these ends several processes in one run. ``"everywhere"`` runs the batches
         once for each single operation on the storage, and ends the process at that one.
     schema
-        The types of the columns, where batches are lists of dictionaries.
+        The types of the columns, where batches are lists of dictionaries; of several inputs, a
+        dictionary with a schema for each.
     checkpoint, recover_within
         As :func:`trailmark.aggregate` takes them. Default: targets so small that recoveries both
         load footprints and replay input. What passes under one policy has to pass under any.
@@ -94,15 +99,15 @@ def run(
     [{'item': 1, 'total': 11}]
     """
     query = as_query(operator)
-    rows = read_batches(batches, schema)
+    rows = read_batches(batches, schema, query.inputs)
     check_buckets(buckets)
     if buckets > 1 and not query.by:
         raise SettingError("Without keys there is only one bucket.", where="buckets")
     if not isinstance(seed, int):
         raise SettingError(f"seed must be a whole number, got {seed!r}.", where="seed")
     policy = asked_policy(checkpoint, recover_within, default=_small_targets(rows))
-    bound = Bound(query, rows[0].schema)
-    bound.operator()  # refuses what does not fit the columns
+    # Refuses what does not fit the columns.
+    bound = Bound(query, tuple(table.schema for table in rows[0].tables), policy)
     parts: list[Parts] = [split(each, query.by, buckets) for each in rows]
     step_us = parse_duration(clock_step, "clock_step")
     test = _Test(bound, policy, buckets, reorder, seed, parts, step_us)
@@ -111,7 +116,7 @@ def run(
     return test.report()
 
 
-def _small_targets(rows: Sequence[pa.RecordBatch]) -> Policy:
+def _small_targets(rows: Sequence[PortRows]) -> Policy:
     """A recovery replays a batch or two, and builds on footprints of different ages."""
     return Continuous(u=2 * sum(each.num_rows for each in rows) // len(rows))
 
@@ -156,7 +161,7 @@ class _Test:
             self._expected.append(run.batch(batch, parts))
         last = len(self._parts) - 1
         if run.is_another_due(last):
-            empty = [part.slice(0, 0) for part in self._parts[last]]
+            empty = [without_rows(part) for part in self._parts[last]]
             self._parts.append(empty)
             self._expected.append(run.batch(last + 1, empty))
         run.stop()

@@ -127,7 +127,7 @@ def test_a_crash_is_put_back_as_it_was(tmp_path: Path, here: Ground, orders: Ord
         "time.sleep(600)\n",
     )
     image = tmp_path / "image"
-    with Running(peer, Path(sys.executable), orders, here) as job:
+    with Running(peer, Path(sys.executable), orders.asked(), here) as job:
         job.wait_for(lambda event: event.rows == 10, 60)
         job.kill()
         assert job.newest.rows == 10
@@ -147,7 +147,7 @@ def test_a_job_that_ends_too_early_fails_with_its_last_words(
     peer = _job(tmp_path, "sys.exit('no such engine')\n")
 
     with (
-        Running(peer, Path(sys.executable), orders, here) as job,
+        Running(peer, Path(sys.executable), orders.asked(), here) as job,
         pytest.raises(JobFailed, match=r"Fake: the job ended before that.*no such engine"),
     ):
         job.wait_for(lambda event: event.event == "done", 60)

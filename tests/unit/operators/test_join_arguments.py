@@ -17,6 +17,7 @@ from trailmark.log import PortRows
 from trailmark.operators.join import Join
 from trailmark.operators.protocol import BatchInput
 from trailmark.windows.interval import Interval, interval, interval_from_description
+from trailmark.windows.last_tuples import LastTuples
 
 _TIME = pa.timestamp("us")
 _LEFT = pa.schema([("id", pa.int64()), ("seen", _TIME), ("note", pa.string())])
@@ -56,6 +57,16 @@ def _renamed(schema: pa.Schema, name: str, new: str) -> pa.Schema:
         ({"within": "1 minute"}, SettingError, "within must be an interval"),
         ({"within": interval("no", "clicked")}, SettingError, "no column 'no'"),
         ({"within": interval("seen", "id")}, UnsupportedType, "must be timestamps; 'id' is int64"),
+        ({"suffixes": ("a",)}, SettingError, "a text for each side"),
+        ({"suffixes": "ab"}, SettingError, "a text for each side"),
+        ({"suffixes": (1, 2)}, SettingError, "a text for each side"),
+        ({"suffixes": None}, SettingError, "a text for each side"),
+        ({"late": np.array([1, 2])}, SettingError, "'drop' or 'keep'"),
+        (
+            {"within": None, "windows": (LastTuples(1), LastTuples(0)), "late": "keep"},
+            SettingError,
+            "is ever late",
+        ),
         ({"how": "semi"}, SettingError, "inner, left, right or full, got 'semi'"),
         ({"how": None}, SettingError, "inner, left, right or full"),
         ({"condition": "a > b"}, SettingError, "must be a function"),

@@ -12,14 +12,15 @@ import pyarrow as pa
 import pytest
 
 from tests.support.committed import Logs, commit_all, said
-from tests.support.joining import JoinCase, small_join
+from tests.support.grouping import small_groups
+from tests.support.joining import JoinCase, small_join, small_windows
 from tests.support.verdict import assert_logs_are_right, recovered_states
-from trailmark.checkpoint.policy import Continuous
+from trailmark.checkpoint.policy import Continuous, Incremental, Policy
 from trailmark.cli import main
 from trailmark.engine import BatchReport
 from trailmark.errors import SettingError, UnknownFormat
 from trailmark.log import LocalStorage, OperatorMeta
-from trailmark.operators.kinds import form_of, kind_of, title_of
+from trailmark.operators.kinds import caution_of, form_of, kind_of, title_of
 from trailmark.status import read_status
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.plan import plan_bucket
@@ -31,12 +32,18 @@ _BUCKETS = 2
 
 
 def _write(path: Path, case: JoinCase) -> Logs:
-    return commit_all(path, case, Continuous(q=8, u=12), _BUCKETS)
+    policy: Policy = Continuous(q=8, u=12)
+    if case.group_size is not None:
+        policy = Incremental(2, case.group_size)
+    return commit_all(path, case, policy, _BUCKETS)
 
 
-@pytest.fixture(params=["inner", "left", "right", "full"])
+@pytest.fixture(params=["inner", "left", "right", "full", "last tuples", "groups"])
 def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Logs:
-    return _write(tmp_path / "pairs", small_join(_BATCHES, request.param))
+    windowed = {"last tuples": small_windows, "groups": small_groups}
+    make = windowed.get(request.param)
+    case = small_join(_BATCHES, request.param) if make is None else make(_BATCHES)
+    return _write(tmp_path / "pairs", case)
 
 
 @pytest.fixture
@@ -89,7 +96,9 @@ def test_the_state_can_be_read_and_is_that_of_a_recovery(logs: Logs) -> None:
     side = {"left": 0, "right": 1}
     rows = found.select(["bucket", "opened", "side", "first"]).to_pylist()
     assert {(r["bucket"], r["opened"], side[r["side"]], r["first"]) for r in rows} == expected
-    assert pa.types.is_timestamp(found.schema.field("since").type)
+    since = [field.type for field in found.schema if field.name == "since"]
+    assert all(map(pa.types.is_timestamp, since))
+    assert bool(since) == (logs.case.within is not None)
 
 
 def test_with_a_condition_the_state_takes_its_code(tmp_path: Path) -> None:
@@ -194,6 +203,41 @@ def test_a_strange_description_is_unknown_to_readers(full: Logs, change: dict[st
     with pytest.raises(UnknownFormat):
         kind_of(strange).rebuild(strange, None)
     assert title_of(strange.operator)
+
+
+_LAST = {"last": 3, "per_key": False}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"windows": []},
+        {"windows": [_LAST]},
+        {"windows": [_LAST, {**_LAST, "last": -1}]},
+        {"windows": [_LAST, {**_LAST, "last": 1 << 40}]},
+        {"windows": [_LAST, {**_LAST, "last": True}]},
+        {"windows": [_LAST, {**_LAST, "per_key": None}]},
+        {"windows": [{**_LAST, "last": 0}, {**_LAST, "last": 0}]},
+        {"windows": [_LAST, 3]},
+        {"windows": None},
+        {"within": _WITHIN},
+        {"late": "perhaps"},
+        {"late": ["keep"]},
+        {"late": "keep"},
+        {"by": [5]},
+        {"order_by": ["at"]},
+        {"order_by": ["at", "key"]},
+        {"order_by": {"left": "at"}},
+    ],
+    ids=str,
+)
+def test_strange_windows_are_unknown_to_readers(tmp_path: Path, change: dict[str, Any]) -> None:
+    meta = _meta(_write(tmp_path / "pairs", small_windows(1)).path)
+    strange = replace(meta, operator={**meta.operator, **change})
+    with pytest.raises(UnknownFormat):
+        form_of(strange)
+    assert title_of(strange.operator)
+    caution_of(strange.operator)
 
 
 def test_other_inputs_or_results_than_a_join_has_are_unknown(full: Logs) -> None:

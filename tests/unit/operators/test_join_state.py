@@ -22,12 +22,14 @@ from trailmark.errors import DamagedSegment, OperatorError
 from trailmark.log import PortRows, monotonic_us, read_ports
 from trailmark.operators.join.arrivals import Arrivals
 from trailmark.operators.join.matching import Asking, Matching
+from trailmark.operators.join.state import JoinState
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import FOOTPRINT
 from trailmark.recovery import NoHistory, plan_recovery, restore
 from trailmark.state.memory import Memory
 from trailmark.testing.disk import SimulatedDisk
 from trailmark.windows.interval import Interval, interval
+from trailmark.windows.last_tuples import LastTuples
 
 _SECOND = 1_000_000
 _SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us")), ("text", pa.string())])
@@ -260,7 +262,7 @@ def test_a_key_that_a_million_tuples_have_costs_what_matches(far: int | None) ->
     operator.process(state, _given(0, rows(times), rows(times[:0])))
     asked = np.arange(0, count, 1000, dtype=np.int64)
     arrivals = Arrivals.of(_given(1, rows(times[:0]), rows(asked)), operator._rules.sides)
-    matching = Matching(state, Asking.arriving(state, arrivals), within, adds=True)
+    matching = Matching(state, Asking.arriving(state, arrivals), operator._rules.reach, adds=True)
     assert matching.total == 11 * len(asked) - 5
     assert matching.steps <= 100 * len(asked)
 
@@ -354,3 +356,50 @@ def test_a_replay_that_would_end_a_piece_is_refused() -> None:
     given = _given(3, _rows([], []), _rows([], []))
     with pytest.raises(DamagedSegment, match="all tuples of a piece would leave"):
         operator.replay(state, replace(given, watermark=100 * _SECOND), "here")
+
+
+def test_a_replay_of_windows_looks_at_no_tuple_that_came_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One key has 2,000 tuples on the left, then 5,000 on the right, which met them when they
+    came."""
+    schema = pa.schema([("key", pa.int64())])
+    windows = (LastTuples(0, per_key=True), LastTuples(10_000, per_key=True))
+    case = JoinCase((schema, schema), ("key",), None, "right", (), windows=windows)
+    operator, rows = case.operator(), pa.record_batch({"key": pa.array([7] * 5000)})
+    batches = [
+        _given(0, rows.slice(0, 2000), rows.slice(0, 0)),
+        _given(1, rows.slice(0, 0), rows),
+    ]
+
+    class Logged(NoHistory):
+        def rows(self, batch: int) -> PortRows:
+            given = batches[batch]
+            return PortRows((given.rows, *given.others), given.order)
+
+    state = operator.open(Memory(), Logged())
+    for given in batches:
+        operator.process(state, given)
+    footprints = operator.footprints(state, state.list_oldest(), 0)
+    recovered = operator.open(Memory(), Logged())
+    stamps = pa.array([1] * footprints.num_rows, pa.int64())
+    operator.load(recovered, footprints.append_column(FOOTPRINT, stamps), "here")
+    met: list[int] = []
+    looked = Matching.__init__
+
+    def looking(self: Matching, *arguments: Any, **given: Any) -> None:
+        looked(self, *arguments, **given)
+        met.append(self.steps)
+
+    monkeypatch.setattr(Matching, "__init__", looking)
+    searched: list[int] = []
+    surplus = JoinState.surplus
+    monkeypatch.setattr(
+        JoinState,
+        "surplus",
+        lambda *given: searched.append(0) or surplus(*given),  # type: ignore[func-returns-value]
+    )
+    for given in batches:
+        operator.replay(recovered, given, "here")
+    assert met[0] <= 2000 * 30  # a few jumps each
+    assert len(searched) == 2, "what has left a window is looked for once for each side"

@@ -160,7 +160,7 @@ def test_a_batch_comes_back_in_another_order_once_it_is_logged(
     ):
         given.clear()
         run(_QUERIES["count"], sales(), crash, reorder=reorder)
-        interrupted = [rows for batch, rows in given[-4:] if batch == 1]
+        interrupted = [rows.tables[0] for batch, rows in given[-4:] if batch == 1]
         assert len(interrupted) == 2
         assert interrupted[0].equals(interrupted[1]) is is_same
 

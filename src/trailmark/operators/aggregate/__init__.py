@@ -5,6 +5,6 @@ holds their states side by side meanwhile, `footprints` turns windows into rows 
 and back, `logged` is what readers know of its logs without it.
 """
 
-from trailmark.operators.aggregate.operator import Aggregate, Late
+from trailmark.operators.aggregate.operator import Aggregate
 
-__all__ = ["Aggregate", "Late"]
+__all__ = ["Aggregate"]

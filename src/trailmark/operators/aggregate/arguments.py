@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from trailmark.errors import SettingError
+from trailmark.operators.late import check_late
 from trailmark.operators.order import check_orderable
 from trailmark.windows.bounds import BOUNDS
 from trailmark.windows.functions import AnyFunction, Function, UserFunction
@@ -43,8 +44,7 @@ def check_arguments(
             fix="For example tm.count_window(10) or tm.time_window('ordered_at', '1 minute').",
         )
     _check_values(values)
-    if late not in ("drop", "keep"):
-        raise SettingError(f"late must be 'drop' or 'keep', got {late!r}.", where="late")
+    check_late(late)
     for where, name in _columns(by, window, values, order):
         check_column(schema, name, where)
     _check_outputs(by, window, values)

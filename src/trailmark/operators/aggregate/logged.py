@@ -11,7 +11,7 @@ from trailmark.log import OperatorMeta
 from trailmark.log.json_text import text_of
 from trailmark.operators.aggregate.footprints import footprint_trouble
 from trailmark.operators.identities import Identities
-from trailmark.operators.logged import LoggedForm, order_caution
+from trailmark.operators.logged import LoggedForm, described_keys, order_caution
 from trailmark.operators.protocol import Port
 from trailmark.records import INPUT_PORT, KIND, START
 from trailmark.settings import format_duration
@@ -96,8 +96,8 @@ def _logged_results(schema: pa.Schema, keys: tuple[str, ...], window: Window) ->
 
 def aggregate_title(described: Mapping[str, Any]) -> str:
     """The aggregate in a few words, as far as its description can be understood."""
-    by, window, order = (described.get(name) for name in ("by", "window", "order_by"))
-    keys = [str(each[0]) for each in by if each] if isinstance(by, list) else []
+    window, order = (described.get(name) for name in ("window", "order_by"))
+    keys = described_keys(described)
     text = f"aggregate by {', '.join(keys)}" if keys else "aggregate"
     if isinstance(window, dict):
         text += f", {_window_text(window)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow as pa
 from trailmark.kernel.columns import arrow_fixed, contiguous
 from trailmark.kernel.library import kernel, reference
 from trailmark.log import PortRows
+from trailmark.operators.ages import without_kinds
 from trailmark.operators.aggregate.arguments import (
     check_arguments,
     check_logged_names,
@@ -26,6 +27,8 @@ from trailmark.operators.aggregate.assign import (
 from trailmark.operators.aggregate.footprints import FootprintFormat
 from trailmark.operators.aggregate.touched import touched_windows
 from trailmark.operators.identities import Identities
+from trailmark.operators.independent import IndependentPieces
+from trailmark.operators.late import Late
 from trailmark.operators.met_windows import BatchWindows
 from trailmark.operators.order import in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
@@ -45,8 +48,6 @@ from trailmark.windows.bounds import WindowBounds
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window, event_times
 
-Late = Literal["drop", "keep"]
-
 
 class _Batch(NamedTuple):
     """A batch whose tuples are in their windows, but whose windows are not back in the table."""
@@ -57,7 +58,7 @@ class _Batch(NamedTuple):
     null_times: int
 
 
-class Aggregate:
+class Aggregate(IndependentPieces):
     """An aggregate bound to the schema of its input. Implements ``Operator``."""
 
     uses_clock = False
@@ -90,6 +91,7 @@ class Aggregate:
         self.event_time = window.column if isinstance(window, TimeWindow) else None
         delay_us = window.delay if isinstance(window, TimeWindow) else 0
         self.ports = (Port(INPUT_PORT, self.input_schema, self.event_time, delay_us),)
+        self.late_schema = self.input_schema
         self.identities = Identities(self._keys, window.has_start)
         # Windows of a count of tuples follow from the ones of their key before them.
         self.copied_together = Identities(self._keys, isinstance(window, TimeWindow))
@@ -291,6 +293,9 @@ class Aggregate:
 
     def footprints(self, table: StateTable, slots: Slots, opened: int) -> pa.RecordBatch:
         return self._format.encode(table, slots, opened)
+
+    def content(self, table: StateTable) -> pa.RecordBatch:
+        return without_kinds(self.footprints(table, table.list_oldest(), 0))
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return self._format.widen(footprints, where)

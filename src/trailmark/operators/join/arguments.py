@@ -10,12 +10,16 @@ import pyarrow as pa
 
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.operators.aggregate.arguments import check_column
+from trailmark.operators.order import check_orderable
 from trailmark.operators.user_code import check_arguments
 from trailmark.windows.interval import Interval
+from trailmark.windows.last_tuples import LastTuples
 
 LEFT, RIGHT = 0, 1
 #: What both sides are called, in descriptions and messages.
 SIDES = ("left", "right")
+#: How many tuples a group may hold.
+MOST_GROUP = 1 << 30
 
 
 class How(str, enum.Enum):
@@ -54,7 +58,10 @@ def how_of(text: object) -> How:
 
 
 def check_join(
-    schemas: tuple[pa.Schema, pa.Schema], on: str | Sequence[str], within: Interval
+    schemas: tuple[pa.Schema, pa.Schema],
+    on: str | Sequence[str],
+    within: Interval | None,
+    windows: Sequence[LastTuples] | None,
 ) -> list[str]:
     """The key columns; refuses what cannot be done over the columns of both sides."""
     names = join_keys(on)
@@ -74,6 +81,22 @@ def check_join(
                 where="on",
                 fix="Cast one of them, so that equal keys are equal.",
             )
+    if (within is None) == (windows is None):
+        given = "Neither within nor windows is" if within is None else "Both within and windows are"
+        raise SettingError(
+            f"{given} given; one of them says how long tuples wait for partners.",
+            where="within, windows",
+            fix='For example within=tm.interval("seen_at", "clicked_at", after="1 hour"), or '
+            "windows=(tm.last_tuples(100, per_key=True), tm.last_tuples(0)).",
+        )
+    if windows is None:
+        _check_within(schemas, within)
+    else:
+        _check_windows(windows)
+    return names
+
+
+def _check_within(schemas: tuple[pa.Schema, pa.Schema], within: Interval | None) -> None:
     if not isinstance(within, Interval):
         raise SettingError(
             f"within must be an interval, got {within!r}.",
@@ -88,12 +111,93 @@ def check_join(
                 where=f"within ({side})",
                 fix="Cast the column to a timestamp.",
             )
-    return names
 
 
-def check_nearest(how: How, within: Interval) -> None:
+def _check_windows(windows: Sequence[LastTuples]) -> None:
+    is_pair = isinstance(windows, tuple | list) and len(windows) == len(SIDES)
+    if not is_pair or not all(isinstance(each, LastTuples) for each in windows):
+        raise SettingError(
+            f"windows must be a window for each side, got {windows!r}.",
+            where="windows",
+            fix="For example windows=(tm.last_tuples(8192), tm.last_tuples(0)).",
+        )
+    if not any(each.count for each in windows):
+        raise SettingError(
+            "With two windows of no tuples, nobody ever finds a partner.", where="windows"
+        )
+
+
+def check_suffixes(suffixes: Any) -> None:
+    is_pair = isinstance(suffixes, tuple | list) and len(suffixes) == len(SIDES)
+    if not is_pair or not all(isinstance(each, str) for each in suffixes):
+        raise SettingError(
+            f"suffixes must be a text for each side, got {suffixes!r}.",
+            where="suffixes",
+            fix='For example suffixes=("_left", "_right").',
+        )
+
+
+def check_late_windows(late: str, windows: object) -> None:
+    """Refuses to keep what there is none of."""
+    if late == "keep" and windows is not None:
+        raise SettingError(
+            "Without times, no tuple of a window is ever late.",
+            where="late",
+            fix="Leave late out, or join by time: within=tm.interval(...).",
+        )
+
+
+def check_group_size(group_size: object, windows: object) -> None:
+    """Refuses groups that are none, or of what is not kept in windows."""
+    if group_size is None:
+        return
+    if windows is None:
+        raise SettingError(
+            "Incremental cuts the windows of a join into groups of tuples, and this one has none: "
+            "its tuples wait by time.",
+            where="checkpoint",
+            fix="Use tm.Delta(every), which writes what has changed, or the default; or join by "
+            "windows=(tm.last_tuples(...), tm.last_tuples(...)).",
+        )
+    if type(group_size) is not int or not 1 <= group_size <= MOST_GROUP:
+        raise SettingError(
+            f"group_size must be a number of tuples from 1 to {MOST_GROUP:,}, got {group_size!r}.",
+            where="Incremental(group_size=...)",
+        )
+
+
+def merge_columns(
+    schemas: tuple[pa.Schema, pa.Schema], order_by: str | Sequence[str] | None
+) -> tuple[str, str] | None:
+    """The column of each side by which both are put in one order; None if they are not."""
+    if order_by is None:
+        return None
+    given = [order_by] * 2 if isinstance(order_by, str) else order_by
+    is_pair = isinstance(given, tuple | list) and len(given) == len(SIDES)
+    if not is_pair or not all(isinstance(name, str) for name in given):
+        raise SettingError(
+            "order_by must be the name of a column that both sides have, or a pair of names, got "
+            f"{order_by!r}.",
+            where="order_by",
+            fix='For example order_by="at", or order_by=("seen_at", "clicked_at").',
+        )
+    left, right = given
+    for side, schema, name in zip(SIDES, schemas, (left, right), strict=True):
+        check_column(schema, name, f"order_by ({side})")
+        check_orderable(schema, [name])
+    kinds = [schema.field(name).type for schema, name in zip(schemas, given, strict=True)]
+    if kinds[LEFT] != kinds[RIGHT]:
+        raise UnsupportedType(
+            f"{left!r} is {kinds[LEFT]} on the left and {right!r} is {kinds[RIGHT]} on the right.",
+            where="order_by",
+            fix="Cast one of them, so that one order is for both.",
+        )
+    return left, right
+
+
+def check_nearest(how: How, within: Interval | None) -> None:
     """Refuses joins that ask for each right tuple where only the nearest is wanted."""
-    if within.is_nearest and how.keeps[RIGHT]:
+    if within is not None and within.is_nearest and how.keeps[RIGHT]:
         raise SettingError(
             f"A {how.value} join asks for all right tuples, and nearest for one of each left one.",
             where="how",
@@ -116,12 +220,12 @@ def join_keys(on: str | Sequence[str]) -> list[str]:
     return list(names)
 
 
-def check_condition(condition: Callable[..., Any] | None, within: Interval) -> None:
+def check_condition(condition: Callable[..., Any] | None, within: Interval | None) -> None:
     """Refuses what cannot be asked about pairs, and conditions that nothing would ever leave
     under."""
     if condition is None:
         return
-    if not within.is_bounded:
+    if within is not None and not within.is_bounded:
         raise SettingError(
             "With a condition, any right tuple of a key may be the nearest that it holds of, "
             "however old: none could ever leave.",

@@ -6,8 +6,6 @@ matched, and lets those go whose time is over.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,14 +14,14 @@ from trailmark.errors import DamagedSegment
 from trailmark.kernel.columns import arrow_fixed, chosen_rows
 from trailmark.operators.join.arguments import LEFT, RIGHT
 from trailmark.operators.join.arrivals import Arrivals
-from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.condition import holds
-from trailmark.operators.join.departures import Departures
 from trailmark.operators.join.matching import Asking, Matching, Pairs
 from trailmark.operators.join.nearest import nearest
-from trailmark.operators.join.rules import JoinRules
-from trailmark.operators.join.state import IDENTITY, PIECE, JoinState, Opening
+from trailmark.operators.join.pieces import PiecedState
+from trailmark.operators.join.rules import BACK, EARLIER, NOBODY, JoinRules
+from trailmark.operators.join.state import IDENTITY, Departures, Entering, JoinState, Parting
 from trailmark.operators.protocol import BatchInput, Outcome
+from trailmark.operators.row_blocks import Numbers
 from trailmark.operators.user_code import joined
 from trailmark.state.table import Slots
 
@@ -31,10 +29,13 @@ from trailmark.state.table import Slots
 class JoinBatch:
     """A batch at work on a state."""
 
-    def __init__(self, rules: JoinRules, state: JoinState, given: BatchInput) -> None:
+    def __init__(
+        self, rules: JoinRules, state: JoinState, given: BatchInput, *, is_last: bool = False
+    ) -> None:
         self._rules = rules
         self._state = state
         self._given = given
+        self._is_last = is_last
         self._arrivals = Arrivals.of(given, rules.sides)
         self._results: list[pa.RecordBatch] = []
         self._closed: list[pa.RecordBatch] = []
@@ -44,11 +45,9 @@ class JoinBatch:
     def process(self) -> Outcome:
         """Takes the batch in."""
         state, given = self._state, self._given
-        numbers = self._wait() if self._rules.within.is_nearest else self._pair()
+        numbers = self._wait() if self._rules.is_nearest else self._pair()
         leaving = [self._let_go(side, numbers[side]) for side in (LEFT, RIGHT)]
-        opened = [
-            self._open(side, numbers[side], ~leaving[side].arrived_leave) for side in (LEFT, RIGHT)
-        ]
+        opened = [self._enter(side, numbers[side], leaving[side]) for side in (LEFT, RIGHT)]
         for side in (LEFT, RIGHT):
             self._emit(side, leaving[side].numbers)
         state.arrived += given.rows.num_rows + sum(each.num_rows for each in given.others)
@@ -62,6 +61,7 @@ class JoinBatch:
             slots,
             changed[state.are_open(changed)] if given.lists_changed else slots[:0],
             closed=joined(self._closed, IDENTITY),
+            late=self._late(),
             late_rows=self._arrivals.late,
             null_times=self._arrivals.null_times,
         )
@@ -69,14 +69,14 @@ class JoinBatch:
     def replay(self, where: str) -> None:
         """Brings the pieces that are in the state up to this batch."""
         if any(self._rules.flags):
-            asking = Asking.again(self._state, self._arrivals)
-            matching = Matching(self._state, asking, self._rules.within, only_unmatched=True)
-            found = [self._met_again(pairs) for pairs in matching.parts()]
+            found = [self._met_again(pairs) for pairs in self._matching_again().parts()]
             for side, waiting in enumerate(self._state.sides):
                 for numbers in found:
                     waiting.tuples["is_matched"][numbers[side]] = 1
-        for side in (LEFT, RIGHT):
-            self._let_go(side, np.empty(0, dtype=np.int64))
+        if self._rules.windows is None or self._state.is_loaded:
+            for side in (LEFT, RIGHT):
+                self._let_go(side, None)
+            self._state.is_loaded = False  # of a window, all that ever leaves has left by now
         if self._closed:
             raise DamagedSegment(
                 "The logged state contradicts the logged input: all tuples of a piece would leave "
@@ -86,14 +86,31 @@ class JoinBatch:
             )
         self._state.tidy()
 
+    def _late(self) -> pa.RecordBatch | None:
+        """The late tuples, if they are kept and there are any."""
+        if not self._rules.keeps_late or not self._arrivals.late:
+            return None
+        tables = (self._given.rows, *self._given.others)
+        return self._rules.columns.late_rows(
+            [
+                rows.slice(0, 0) if arrived.late is None else arrived.late
+                for rows, arrived in zip(tables, self._arrivals.sides, strict=True)
+            ]
+        )
+
     # Pairs
 
     def _pair(self) -> list[Numbers]:
         """Pairs tuples, and notes which have found a partner; returns the numbers of those that
         have arrived, for each side."""
         state, rules, batch = self._state, self._rules, self._given.batch
-        asking = Asking.arriving(state, self._arrivals)
-        matching = Matching(state, asking, rules.within, most=rules.most_pairs, adds=True)
+        asks = None
+        if rules.windows is not None:
+            counts = [waiting.count for waiting in state.sides]
+            asks = self._arrivals.next_numbers(counts)
+            self._arrivals = self._arrivals.numbered(counts)
+        asking = Asking.arriving(state, self._arrivals, asks)
+        matching = Matching(state, asking, rules.reach, most=rules.most_pairs, adds=True)
         pairs = matching.pairs(batch)
         numbers = [matching.of_side(pairs, side) for side in (LEFT, RIGHT)]
         left, right = (
@@ -108,7 +125,12 @@ class JoinBatch:
         for side, is_asked in enumerate(rules.flags):
             if is_asked:
                 self._note_matched(side, numbers[side])
-        return [asking.number[asking.side == side] for side in (LEFT, RIGHT)]
+        arrived = [asking.number[asking.side == side] for side in (LEFT, RIGHT)]
+        for side, by_time in enumerate(rules.by_time):
+            if not by_time:
+                places = self._arrivals.sides[side].places % rules.piece_rows
+                state.sides[side].tuples["place"][arrived[side]] = places
+        return arrived
 
     def _wait(self) -> list[Numbers]:
         """Lets tuples wait without looking for partners; returns their numbers, for each side."""
@@ -132,10 +154,24 @@ class JoinBatch:
         flags[newly] = 1
         if not self._given.lists_changed or not len(newly):
             return
-        slots, pieces = self._state.in_order(side)
-        places = np.searchsorted(pieces["at"] + pieces["held"], newly, side="right")
-        is_held = places < len(slots)  # those of this batch are in no piece yet
-        self._changed.append(slots[np.unique(places[is_held])])
+        self._changed.append(self._state.holders(side, newly))
+
+    def _matching_again(self) -> Matching:
+        """Whom the tuples of a batch meet that is replayed. In windows these are tuples of earlier
+        batches: whom those met that came in this batch or later is in their footprints, which are
+        not older than they are, and by now it could not be told who was in a window then."""
+        state, rules = self._state, self._rules
+        asks, reach = None, rules.reach
+        if rules.windows is not None:
+            assert isinstance(state, PiecedState), "groups are never brought up to date one by one"
+            reach = EARLIER
+            last = [state.first_since(side, self._given.batch) - 1 for side in (LEFT, RIGHT)]
+            asked = [
+                last[1 - side] - BACK if rules.flags[1 - side] else NOBODY for side in (LEFT, RIGHT)
+            ]
+            asks = np.array(asked, dtype=np.int64)[self._arrivals.side]
+        asking = Asking.again(state, self._arrivals, asks)
+        return Matching(state, asking, reach, only_unmatched=True)
 
     def _met_again(self, pairs: Pairs) -> list[Numbers]:
         """Of each side, the tuples that wait and have found a partner."""
@@ -161,30 +197,32 @@ class JoinBatch:
 
     # Leaving and waiting
 
-    def _let_go(self, side: int, arrived: Numbers) -> Departures:
-        """Lets tuples leave whose time is over."""
-        found = Departures(self._state, self._rules, side, arrived, self._given.watermark)
+    def _let_go(self, side: int, arrived: Numbers | None) -> Departures:
+        """Lets tuples leave that have nobody to wait for any more; those that have arrived are None
+        in a replay."""
+        parting = Parting(side, arrived, self._given.watermark, self._is_last)
+        found = self._state.depart(self._rules, parting)
         self._changed.append(found.changed)
         if found.closed is not None:
             self._closed.append(found.closed)
         return found
 
-    def _open(self, side: int, numbers: Numbers, stays: npt.NDArray[np.bool_]) -> Slots:
-        """Opens pieces for the tuples of the batch that stay."""
-        arrived = self._arrivals.sides[side]
-        pieces = _cut(
-            arrived.times[stays], arrived.places[stays], numbers[stays], self._rules.piece_rows
-        )
-        pieces["side"] = side
-        pieces["position"] = self._state.arrived
-        return self._state.open_pieces(Opening(pieces, self._given.batch, self._given.footprint))
+    def _enter(self, side: int, numbers: Numbers, leaving: Departures) -> Slots:
+        """Puts the tuples of the batch that stay into pieces; returns those that this opens."""
+        entering = Entering(side, self._arrivals.sides[side], numbers, ~leaving.arrived_leave)
+        opened, changed = self._state.enter(self._rules, entering, self._given)
+        self._changed.append(changed)
+        return opened
 
     def _emit(self, side: int, leaving: Numbers) -> None:
         """What comes out of tuples that leave: a pair with the nearest, or those that have not
         matched, if they are wanted."""
         state, rules = self._state, self._rules
+        keyless = self._arrivals.sides[side].keyless
+        if keyless is not None:
+            self._results.append(rules.columns.alone(side, keyless))
         is_alone = state.sides[side].tuples["is_matched"][leaving] == 0
-        if rules.within.is_nearest and side == LEFT:
+        if rules.is_nearest and side == LEFT:
             partners = nearest(state, rules, leaving, self._given.batch)
             is_alone = partners < 0
             left = state.sides[LEFT].rows.take(leaving[~is_alone])
@@ -193,20 +231,3 @@ class JoinBatch:
         if rules.sides[side].keeps and is_alone.any():
             alone = state.sides[side].rows.take(leaving[is_alone])
             self._results.append(rules.columns.alone(side, alone))
-
-
-def _cut(times: Numbers, places: Numbers, numbers: Numbers, size: int) -> npt.NDArray[Any]:
-    """Pieces of tuples: up to ``size`` consecutive places of the batch each."""
-    of_piece = places // size
-    starts = np.flatnonzero(np.diff(of_piece, prepend=-1))
-    pieces = np.zeros(len(starts), dtype=PIECE)
-    if not len(starts):
-        return pieces
-    ends = np.append(starts[1:], len(places))
-    pieces["first"] = of_piece[starts] * size
-    pieces["since"] = np.minimum.reduceat(times, starts)
-    pieces["until"] = np.maximum.reduceat(times, starts)
-    pieces["tuples"] = ends - starts
-    pieces["at"] = numbers[starts]
-    pieces["held"] = numbers[ends - 1] + 1 - numbers[starts]
-    return pieces

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from trailmark.errors import SettingError
-from trailmark.operators.join.arguments import LEFT, RIGHT
+from trailmark.operators.join.arguments import LEFT, RIGHT, SIDES
+from trailmark.operators.user_code import joined
+
+#: Names the side of a late tuple.
+LATE_SIDE = "$side"
 
 
 class PairColumns:
@@ -19,6 +23,8 @@ class PairColumns:
     ----------
     schema
         The columns of the results.
+    late
+        The columns of late tuples: which side each is of, and those of the results.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class PairColumns:
         ]
         of_keys = [pa.field(name, schemas[LEFT].field(name).type) for name in self._keys]
         self.schema = pa.schema([*of_keys, *shown])
+        self.late = pa.schema([pa.field(LATE_SIDE, pa.string()), *self.schema])
         _check_distinct(self.schema.names, suffixes)
 
     def pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
@@ -56,6 +63,15 @@ class PairColumns:
                 for field in fields
             ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def late_rows(self, of_sides: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Late rows of both sides, as they would have come out without a partner."""
+        parts = []
+        for side, (name, rows) in enumerate(zip(SIDES, of_sides, strict=True)):
+            names = pa.repeat(pa.scalar(name), rows.num_rows)
+            columns = [names, *self.alone(side, rows).columns]
+            parts.append(pa.RecordBatch.from_arrays(columns, schema=self.late))
+        return joined(parts, self.late)
 
 
 def _check_distinct(names: Sequence[str], suffixes: tuple[str, str]) -> None:

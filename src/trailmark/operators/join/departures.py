@@ -2,79 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.rules import JoinRules
-from trailmark.operators.join.state import JoinState
+from trailmark.operators.join.state import Departures, Mask, Parting
+from trailmark.operators.row_blocks import Numbers
 from trailmark.state.table import Slots
 
-Mask = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    from trailmark.operators.join.pieces import PiecedState
+
+#: Pieces some of whose tuples may leave, and who tells of tuples which do.
+Candidates = tuple[Slots, npt.NDArray[Any], Callable[[Numbers], Mask]]
 
 #: Before all times.
 _NEVER = -(1 << 63)
 
 
-class Departures:
-    """The tuples of one side that leave, of those that wait and of those that have just arrived.
+def depart(state: PiecedState, rules: JoinRules, parting: Parting) -> Departures:
+    """Lets tuples of one side leave."""
+    side, arrived = parting.side, parting.arrived
+    if rules.windows is None:
+        limit = rules.may_leave(side, parting.watermark)
+        slots, pieces, leaves = _timed(state, rules, side, limit)
+    elif parting.is_last or not rules.windows[side].per_key:
+        stay = 0 if parting.is_last else rules.windows[side].count
+        slots, pieces, leaves = _timed(state, rules, side, state.sides[side].count - stay - 1)
+    else:
+        slots, pieces, leaves = _pushed_out(state, side, arrived, rules.windows[side].count)
+    held = list(state.waiting_in(pieces))
+    none = np.empty(0, dtype=np.int64)
+    waiting = np.concatenate([*held, none])
+    numbers = np.concatenate([waiting, none if arrived is None else arrived])
+    leave = leaves(numbers)
+    leaving = np.sort(numbers[leave])
+    of_piece = np.repeat(np.arange(len(slots)), [len(each) for each in held])
+    stays = ~leave[: len(waiting)]
+    times = state.sides[side].tuples["time"][waiting]
+    left = _left_of(pieces, of_piece[stays], times[stays])
+    closed, changed = _shrink(state, slots, pieces, left)
+    state.sides[side].let_go(leaving)
+    return Departures(leaving, leave[len(waiting) :], closed, changed)
 
-    Attributes
-    ----------
-    numbers
-        All that leave, in the order in which they came.
-    arrived_leave
-        Which of those that have arrived are among them.
-    closed
-        What names the pieces that none of them is left of; None if there are none.
-    changed
-        The pieces that some of them were of, and that stay open.
-    """
 
-    def __init__(
-        self,
-        state: JoinState,
-        rules: JoinRules,
-        side: int,
-        arrived: Numbers,
-        watermark: int | None,
-    ) -> None:
-        limit = rules.may_leave(side, watermark)
-        slots, pieces = state.in_order(side, _NEVER if limit is None else limit)
-        held = list(state.waiting_in(pieces))
-        waiting = np.concatenate([*held, np.empty(0, dtype=np.int64)])
-        numbers = np.concatenate([waiting, arrived])
-        tuples = state.sides[side].tuples
+def _shrink(
+    state: PiecedState, slots: Slots, before: npt.NDArray[Any], after: npt.NDArray[Any]
+) -> tuple[pa.RecordBatch | None, Slots]:
+    """Writes what is left of the pieces; returns what names those that close, and those that have
+    changed and stay open."""
+    has_changed = before["tuples"] != after["tuples"]
+    slots, after = slots[has_changed], after[has_changed]
+    is_closed = after["tuples"] == 0
+    closed = state.identities_of(slots[is_closed]) if is_closed.any() else None
+    if len(slots):
+        state.update_pieces(slots, after, is_closed)
+    return closed, slots[~is_closed]
+
+
+def _timed(state: PiecedState, rules: JoinRules, side: int, limit: int | None) -> Candidates:
+    """Tuples of times up to a limit; where times do not decide, those of them that are followed by
+    others of their key."""
+    tuples = state.sides[side].tuples
+
+    def leaves(numbers: Numbers) -> Mask:
+        if limit is None:
+            return np.zeros(len(numbers), dtype=np.bool_)
         times = tuples["time"][numbers]
-        leave = np.zeros(len(numbers), dtype=np.bool_)
-        if limit is not None:
-            by_time = rules.by_time[side]
-            leave = times <= limit if by_time else _followed(times, tuples["key"][numbers], limit)
-        self.numbers = np.sort(numbers[leave])
-        self.arrived_leave = leave[len(waiting) :]
-        self.closed: pa.RecordBatch | None = None
-        of_piece = np.repeat(np.arange(len(slots)), [len(each) for each in held])
-        stays = ~leave[: len(waiting)]
-        left = _left_of(pieces, of_piece[stays], times[: len(waiting)][stays])
-        self.changed = self._shrink(state, slots, pieces, left)
-        state.sides[side].let_go(self.numbers)
+        if rules.by_time[side] or rules.windows is not None:
+            return np.asarray(times <= limit)
+        return _followed(times, tuples["key"][numbers], limit)
 
-    def _shrink(
-        self, state: JoinState, slots: Slots, before: npt.NDArray[Any], after: npt.NDArray[Any]
-    ) -> Slots:
-        """Writes what is left of the pieces; returns those that have changed and stay open."""
-        has_changed = before["tuples"] != after["tuples"]
-        slots, after = slots[has_changed], after[has_changed]
-        is_closed = after["tuples"] == 0
-        if is_closed.any():
-            self.closed = state.identities_of(slots[is_closed])
-        if len(slots):
-            state.update_pieces(slots, after, is_closed)
-        stays_open: Slots = slots[~is_closed]
-        return stays_open
+    return (*state.in_order(side, _NEVER if limit is None else limit), leaves)
+
+
+def _pushed_out(state: PiecedState, side: int, arrived: Numbers | None, most: int) -> Candidates:
+    """Tuples that have so many newer ones of their key."""
+    going = state.surplus(side, arrived, most)
+    is_going = np.zeros(state.sides[side].count, dtype=np.bool_)
+    is_going[going] = True
+    slots, pieces = state.in_order(side)
+    places = np.unique(np.searchsorted(pieces["at"] + pieces["held"], going, side="right"))
+    places = places[places < len(slots)]  # those of this batch are in no piece yet
+    return slots[places], pieces[places], lambda numbers: is_going[numbers]
 
 
 def _followed(times: Numbers, keys: npt.NDArray[np.uint32], watermark: int) -> Mask:

@@ -7,6 +7,7 @@ order in which they came.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,41 @@ from trailmark.errors import DamagedSegment
 from trailmark.kernel.columns import arrow_fixed, single, whole_numbers
 from trailmark.operators.join.arguments import SIDES
 from trailmark.operators.join.arrivals import Arrived
-from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.footprints import (
     MATCHED,
-    POSITION,
     SINCE,
-    TUPLES,
     WAITS,
     JoinFootprints,
     are_kept,
 )
+from trailmark.operators.join.pieces import PIECE, PiecedState
 from trailmark.operators.join.rules import JoinRules
-from trailmark.operators.join.state import FIRST, PIECE, SIDE, JoinState
+from trailmark.operators.join.state import FIRST, SIDE
+from trailmark.operators.row_blocks import Numbers
 from trailmark.operators.user_code import joined
 from trailmark.records import FOOTPRINT, OPENED
 
 
-class Loading:
+class PieceFormat(JoinFootprints):
+    """Turns pieces into rows, and rows into pieces."""
+
+    def __init__(self, rules: JoinRules, schemas: Sequence[pa.Schema]) -> None:
+        super().__init__(rules, schemas)
+        self._rules = rules
+
+    def load(self, state: PiecedState, rows: pa.RecordBatch, where: str) -> None:
+        """Puts pieces back; they come with the batch of each."""
+        _Loading(self._rules, self, state, rows, where).run()
+
+
+class _Loading:
     """Some footprints on their way into a state; they come with the batch of each."""
 
     def __init__(
         self,
         rules: JoinRules,
         columns: JoinFootprints,
-        state: JoinState,
+        state: PiecedState,
         rows: pa.RecordBatch,
         where: str,
     ) -> None:
@@ -51,7 +63,7 @@ class Loading:
         self._where = where
         self._opened = whole_numbers(rows, OPENED)
         self._pieces = np.zeros(rows.num_rows, dtype=PIECE)
-        for name in (SIDE, FIRST, TUPLES, SINCE, POSITION):
+        for name in (SIDE, FIRST, *columns.numbers):
             self._pieces[name] = whole_numbers(rows, name)
         self._pieces["held"] = self._pieces["tuples"]
         self._pieces["is_kept"] = are_kept(rows)
@@ -72,6 +84,7 @@ class Loading:
             states=pieces,
             where=self._where,
         )
+        state.is_loaded = True
         arrived = pieces["position"] + pieces["first"] + pieces["tuples"]
         state.arrived = max(state.arrived, int(arrived.max()))
 
@@ -79,19 +92,24 @@ class Loading:
         """Adds the tuples of the pieces of one side, in the order in which they came."""
         state, rules, waiting = self._state, self._rules.sides[side], self._state.sides[side]
         found = [self._tuples(side, place) for place in mine.tolist()]
-        self._pieces["until"][mine] = [arrived.times.max() for arrived, _ in found]
         if waiting.count:
             state.note_disorder()
         taken = joined([arrived.rows for arrived, _ in found], self._columns.sides[side])
+        times = np.concatenate([arrived.times for arrived, _ in found])
+        if waiting.by_number:
+            times = waiting.count + np.arange(len(times))
         numbers = state.add_tuples(
             side,
             taken,
-            np.concatenate([arrived.times for arrived, _ in found]),
+            times,
             np.concatenate([places for _, places in found]),
             rules.has_null_key(taken),
         )
         counts = self._pieces["tuples"][mine]
-        self._pieces["at"][mine] = numbers[0] + np.cumsum(counts) - counts
+        first = np.cumsum(counts) - counts
+        self._pieces["at"][mine] = numbers[0] + first
+        self._pieces["since"][mine] = np.minimum.reduceat(times, first)
+        self._pieces["until"][mine] = np.maximum.reduceat(times, first)
         if self._rules.flags[side]:
             waiting.tuples["is_matched"][numbers[0] :] = self._flags(mine, counts)
 
@@ -109,7 +127,11 @@ class Loading:
             if not self._rules.by_time[side]:
                 at = self._places(place, rows.num_rows)
                 rows = rows.take(arrow_fixed(at, pa.int64()))
-        arrived = Arrived.of(rows, self._rules.sides[side], int(piece["since"]))
+        has_times = SINCE in self._columns.numbers
+        since = int(piece["since"]) if has_times else None
+        arrived = Arrived.of(rows, self._rules.sides[side], since)
+        if not has_times and at is None:
+            arrived = arrived.last(int(piece["tuples"]))
         self._check(arrived, piece)
         return arrived, arrived.places if at is None else at[arrived.places]
 
@@ -135,7 +157,7 @@ class Loading:
     def _check(self, arrived: Arrived, piece: Any) -> None:
         """What a footprint says of its tuples is so."""
         if len(arrived.times) == piece["tuples"] and arrived.times.min() == piece["since"]:
-            return
+            return  # the times of tuples without any are zero, as those of their piece are so far
         raise DamagedSegment(
             f"The logged state contradicts the logged input: {int(piece['tuples']):,} tuples of "
             f"the {SIDES[piece['side']]} side should wait, and {len(arrived.times):,} do.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,10 +13,12 @@ from trailmark.kernel.library import Arrivals as KernelArrivals
 from trailmark.kernel.library import Join as KernelJoin
 from trailmark.kernel.library import address, kernel, reference
 from trailmark.operators.join.arrivals import Arrivals
-from trailmark.operators.join.blocks import Numbers
+from trailmark.operators.join.rules import Reach
 from trailmark.operators.join.state import JoinState
+from trailmark.operators.row_blocks import Numbers
 from trailmark.values import dataclass
-from trailmark.windows.interval import Interval
+
+_log = logging.getLogger("trailmark")
 
 #: Pairs that are written at a time where nobody needs all of them at once.
 _AT_ONCE = 1 << 20
@@ -40,43 +43,53 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Tuples that look for partners, in order: their sides, times and keys, and their numbers on
-    their side if they wait."""
+    """Tuples that look for partners, in order: their sides, times, the times by which they ask, and
+    keys, and their numbers on their side if they wait."""
 
     side: npt.NDArray[np.uint8]
     time: Numbers
+    asks: Numbers
     key: Numbers
     number: Numbers
 
     @classmethod
-    def arriving(cls, state: JoinState, arrivals: Arrivals) -> Asking:
-        """Those of a batch that wait from now on; the kernel writes them."""
-        keys = [state.key_slots(each.rows, each.has_null, adds=True) for each in arrivals.sides]
+    def arriving(cls, state: JoinState, arrivals: Arrivals, asks: Numbers | None = None) -> Asking:
+        """Those of a batch that wait from now on, asking by their own times if nothing else is
+        given; the kernel writes them."""
+        keys = [state.keys.slots_of(each.rows, each.has_null, adds=True) for each in arrivals.sides]
         numbers = [
             waiting.add(arrived.rows, linked=True)
             for waiting, arrived in zip(state.sides, arrivals.sides, strict=True)
         ]
-        return cls._in_order(arrivals, keys, numbers)
+        return cls._in_order(arrivals, keys, numbers, asks)
 
     @classmethod
-    def again(cls, state: JoinState, arrivals: Arrivals) -> Asking:
+    def again(cls, state: JoinState, arrivals: Arrivals, asks: Numbers | None = None) -> Asking:
         """Those of a batch that is replayed, which are in the state already or have left."""
-        keys = [state.key_slots(each.rows, each.has_null, adds=False) for each in arrivals.sides]
-        return cls._in_order(arrivals, keys, [np.zeros_like(each) for each in keys])
+        keys = [
+            state.keys.slots_of(each.rows, each.has_null, adds=False) for each in arrivals.sides
+        ]
+        return cls._in_order(arrivals, keys, [np.zeros_like(each) for each in keys], asks)
 
     @classmethod
     def waiting(cls, state: JoinState, side: int, numbers: Numbers) -> Asking:
         """Some that wait."""
         tuples = state.sides[side].tuples[numbers]
         keys, sides = tuples["key"].astype(np.int64), np.full(len(numbers), side, dtype=np.uint8)
-        return cls(sides, np.ascontiguousarray(tuples["time"]), keys, numbers)
+        times = np.ascontiguousarray(tuples["time"])
+        return cls(sides, times, times, keys, numbers)
 
     @classmethod
     def _in_order(
-        cls, arrivals: Arrivals, keys: Sequence[Numbers], numbers: Sequence[Numbers]
+        cls,
+        arrivals: Arrivals,
+        keys: Sequence[Numbers],
+        numbers: Sequence[Numbers],
+        asks: Numbers | None = None,
     ) -> Asking:
         times = arrivals.in_order([arrived.times for arrived in arrivals.sides])
-        return cls(arrivals.side, times, arrivals.in_order(keys), arrivals.in_order(numbers))
+        asks = times if asks is None else asks
+        return cls(arrivals.side, times, asks, arrivals.in_order(keys), arrivals.in_order(numbers))
 
 
 class Matching:
@@ -97,7 +110,7 @@ class Matching:
         self,
         state: JoinState,
         asking: Asking,
-        within: Interval,
+        reach: Reach,
         *,
         most: int = _UNBOUNDED,
         adds: bool = False,
@@ -105,9 +118,9 @@ class Matching:
     ) -> None:
         self._asking = asking
         self._most = most
-        self._join = kernel_join(state, within, most, adds, only_unmatched)
+        self._join = kernel_join(state, reach, most, adds, only_unmatched)
         count = len(asking.side)
-        arrays = (asking.side, asking.time, asking.key, asking.number)
+        arrays = (asking.side, asking.time, asking.asks, asking.key, asking.number)
         self._arrivals = KernelArrivals(*(address(each) for each in arrays), count)
         self._newest = np.empty(count, dtype=np.uint32)
         self._counts = np.zeros(count, dtype=np.int64)
@@ -123,9 +136,18 @@ class Matching:
         self.steps = int(steps[0])
 
     def pairs(self, batch: int) -> Pairs:
-        """All pairs; refused if there are too many."""
+        """All pairs; refused if there are too many, with a warning from half of that on."""
         if self.total > self._most:
             raise self._too_many(batch)
+        if 2 * self.total > self._most:
+            _log.warning(
+                "batch %d of a join makes %s pairs, one tuple alone %s; with more than %s a batch "
+                "is refused (most_pairs)",
+                batch,
+                f"{self.total:,}",
+                f"{int(self._counts.max()):,}",
+                f"{self._most:,}",
+            )
         return self._pairs(0, len(self._counts))
 
     def parts(self) -> Iterator[Pairs]:
@@ -163,16 +185,25 @@ class Matching:
             f"The batch makes more than {self._most:,} pairs, which are allowed; one tuple alone "
             f"makes {int(self._counts.max()):,}.",
             where=f"batch {batch}",
-            fix="Nothing of the batch was written. Shorten the interval, add a key, leave out the "
-            "keys that everybody has, give the query smaller batches, or allow more pairs.",
+            fix="Nothing of the batch was written. Shorten the interval or the windows, add a key, "
+            "leave out the keys that everybody has, give the query smaller batches, or allow more "
+            "pairs.",
         )
 
 
 def kernel_join(
-    state: JoinState, within: Interval, most: int, adds: bool, only_unmatched: bool
+    state: JoinState, reach: Reach, most: int, adds: bool, only_unmatched: bool
 ) -> KernelJoin:
     """Both sides as the kernel sees them; to be used before more tuples are added."""
     left, right = state.sides
     return KernelJoin(
-        left.address, right.address, within.before, within.after, most, adds, only_unmatched
+        left.address,
+        right.address,
+        reach.before,
+        reach.after,
+        most,
+        adds,
+        only_unmatched,
+        reach.most_left,
+        reach.most_right,
     )

@@ -6,11 +6,11 @@ import numpy as np
 
 from trailmark.kernel.library import address, kernel, reference
 from trailmark.operators.join.arguments import LEFT
-from trailmark.operators.join.blocks import Numbers
 from trailmark.operators.join.condition import holds
 from trailmark.operators.join.matching import Asking, Matching, Pairs, kernel_join
 from trailmark.operators.join.rules import JoinRules
 from trailmark.operators.join.state import JoinState
+from trailmark.operators.row_blocks import Numbers
 
 
 def nearest(state: JoinState, rules: JoinRules, numbers: Numbers, batch: int) -> Numbers:
@@ -18,7 +18,7 @@ def nearest(state: JoinState, rules: JoinRules, numbers: Numbers, batch: int) ->
     if rules.condition is not None:
         return _nearest_that_hold(state, rules, numbers, batch)
     found = np.empty(len(numbers), dtype=np.int64)
-    join = kernel_join(state, rules.within, 0, False, False)
+    join = kernel_join(state, rules.reach, 0, False, False)
     kernel.tm_join_nearest(
         state.keys.structure, reference(join), address(numbers), len(numbers), address(found)
     )
@@ -28,7 +28,7 @@ def nearest(state: JoinState, rules: JoinRules, numbers: Numbers, batch: int) ->
 def _nearest_that_hold(state: JoinState, rules: JoinRules, numbers: Numbers, batch: int) -> Numbers:
     """The same among those of which the condition holds: it is asked about all of them."""
     asking = Asking.waiting(state, LEFT, numbers)
-    pairs = Matching(state, asking, rules.within, most=rules.most_pairs).pairs(batch)
+    pairs = Matching(state, asking, rules.reach, most=rules.most_pairs).pairs(batch)
     found = np.full(len(numbers), -1, dtype=np.int64)
     if not len(pairs):
         return found

@@ -1,16 +1,14 @@
-"""The state of a join: the tuples of both sides that wait for partners, in pieces.
+"""The state of a join: the tuples of both sides that wait for partners, cut into pieces.
 
-A piece is what waits of up to so many consecutive tuples of one side of one batch. It is named by
-the batch, the side and the place of the first of them, opens with its batch, and closes when the
-last of its tuples has left. It *refers* to the batch in the input log, and its footprints hold
-none of its tuples, unless the log is kept for next to nothing else: then they hold all that wait,
-and the log can go. That is decided when a footprint is about to be written, so that what the state
-refers to is what its newest footprints do.
+How it is cut is not decided here: into what came in one batch (`pieces`), or into groups of a ring
+that fill over many (`groups`). Either way a piece is named by the batch, the side and the place of
+its first tuple.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +18,13 @@ import pyarrow as pa
 from trailmark.kernel.columns import arrow_fixed
 from trailmark.kernel.library import KeyPieces, address, kernel, reference
 from trailmark.operators.join.arguments import SIDES
-from trailmark.operators.join.blocks import Numbers
+from trailmark.operators.join.arrivals import Arrived
+from trailmark.operators.join.rules import JoinRules
 from trailmark.operators.join.waiting import Waiting
+from trailmark.operators.key_slots import KeySlots
 from trailmark.operators.met_windows import BatchWindows
-from trailmark.operators.protocol import History
+from trailmark.operators.protocol import BatchInput, History
+from trailmark.operators.row_blocks import Numbers
 from trailmark.records import OPENED
 from trailmark.state.keys import KeyLayout
 from trailmark.state.memory import PAGE, Memory
@@ -36,20 +37,7 @@ IDENTITY = pa.schema(
     [pa.field(OPENED, pa.int64()), pa.field(SIDE, pa.int8()), pa.field(FIRST, pa.int64())]
 )
 
-#: What is known of a piece: the least and the greatest time of its tuples that wait, and how many
-#: these are; where all of them lie, and how many they are; how many tuples came to the bucket
-#: before its batch; and whether its footprints hold its tuples.
-PIECE = np.dtype(
-    [
-        *[(name, "<i8") for name in ("side", "first", "since", "until", "tuples")],
-        *[(name, "<i8") for name in ("at", "held", "position", "is_kept")],
-    ]
-)
-PIECES = TableLayout(KeyLayout(list(IDENTITY)), PIECE)
-#: What is known of a key: its newest tuple of each side.
-CHAINS = np.dtype([("left", "<u4"), ("right", "<u4")])
-#: A piece's tuples are kept where, since its batch, at most one tuple in so many still waits.
-_WORTH = 8
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +47,52 @@ class Opening:
     pieces: npt.NDArray[Any]
     batch: int
     footprint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """The end of a batch, at which tuples of a side leave that have nobody to wait for any more.
+
+    ``arrived`` are the numbers of those that have just come; None in a replay. After the last
+    batch, nobody waits any more.
+    """
+
+    side: int
+    arrived: Numbers | None
+    watermark: int | None
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """The tuples of one side that leave, of those that wait and of those that have just arrived.
+
+    Attributes
+    ----------
+    numbers
+        All that leave, in the order in which they came.
+    arrived_leave
+        Which of those that have arrived are among them.
+    closed
+        What names the pieces that none of them is left of; None if there are none.
+    changed
+        The pieces that stay open and whose footprints do not tell what is left of them.
+    """
+
+    numbers: Numbers
+    arrived_leave: Mask
+    closed: pa.RecordBatch | None
+    changed: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Tuples of one side that have arrived, their numbers, and which of them stay."""
+
+    side: int
+    arrived: Arrived
+    numbers: Numbers
+    stays: Mask
 
 
 def identity_rows(opened: Numbers, pieces: npt.NDArray[Any]) -> pa.RecordBatch:
@@ -73,25 +107,38 @@ def identity_rows(opened: Numbers, pieces: npt.NDArray[Any]) -> pa.RecordBatch:
     )
 
 
-class JoinState(StateTable):
+class JoinState(StateTable, ABC):
     """Pieces, in a table ordered by the age of their footprints, and what waits in them."""
 
     def __init__(
         self,
+        layout: TableLayout,
         keys: KeyLayout,
         schemas: Sequence[pa.Schema],
         memory: Memory,
         history: History,
         *,
         is_new: bool,
+        by_number: bool = False,
+        labels: np.dtype[Any] | None = None,
     ) -> None:
-        super().__init__(PIECES, memory, is_new=is_new)
+        """With ``by_number`` the times of tuples are their numbers; ``labels`` are what the cut
+        keeps of each tuple."""
+        super().__init__(layout, memory, is_new=is_new)
         self.history = history
-        layout = TableLayout(keys, CHAINS)
-        self.keys = StateTable(layout, memory, is_new=is_new, name="keys-")
+        self.keys = KeySlots(keys, memory, is_new=is_new)
         self._head = memory.region("join", PAGE)
         self.sides = tuple(
-            Waiting(memory, name, side, schema, self.keys, is_new=is_new)
+            Waiting(
+                memory,
+                name,
+                side,
+                schema,
+                self.keys,
+                is_new=is_new,
+                by_number=by_number,
+                labels=labels,
+            )
             for side, (name, schema) in enumerate(zip(SIDES, schemas, strict=True))
         )
         if is_new:
@@ -99,8 +146,9 @@ class JoinState(StateTable):
 
     @property
     def _numbers(self) -> npt.NDArray[np.int64]:
-        """How many tuples have come to the bucket, and whether some wait in a wrong order."""
-        return self._head.view("<i8", 2)
+        """How many tuples have come to the bucket, whether some wait in a wrong order, and whether
+        some were loaded since a replay let those go that have left."""
+        return self._head.view("<i8", 3)
 
     @property
     def arrived(self) -> int:
@@ -111,30 +159,16 @@ class JoinState(StateTable):
     def arrived(self, count: int) -> None:
         self._numbers[0] = count
 
-    # Keys
+    @property
+    def is_loaded(self) -> bool:
+        """Whether tuples were loaded that may have left, as far as a replay knows."""
+        return bool(self._numbers[2])
 
-    def key_slots(
-        self, rows: pa.RecordBatch, has_null: npt.NDArray[np.bool_] | None, *, adds: bool
-    ) -> Numbers:
-        """Where the keys of rows are in the table of keys; 0 for those with nulls, and without
-        ``adds`` for those that nobody has."""
-        encoded = self.keys.encode_keys(rows)
-        slots = np.empty(encoded.count, dtype=np.int64)
-        need = np.zeros(1, dtype=np.int32)
-        done = 0
-        while done < encoded.count:
-            done = kernel.tm_join_keys(
-                self.keys.structure,
-                reference(encoded.structure),
-                None if has_null is None else address(has_null),
-                int(adds),
-                done,
-                address(slots),
-                address(need),
-            )
-            if need[0]:
-                self.keys.make_room(int(need[0]))
-        return slots
+    @is_loaded.setter
+    def is_loaded(self, is_loaded: bool) -> None:
+        self._numbers[2] = is_loaded
+
+    # Tuples
 
     def add_tuples(
         self,
@@ -146,13 +180,40 @@ class JoinState(StateTable):
     ) -> Numbers:
         """Adds tuples, at these places of their pieces, that are not in the chains of their keys
         yet; returns their numbers."""
-        slots = self.key_slots(rows, has_null, adds=True)
+        slots = self.keys.slots_of(rows, has_null, adds=True)
         waiting = self.sides[side]
         numbers = waiting.add(rows, linked=False)
         added = waiting.tuples[waiting.count - len(numbers) :]
         added["time"], added["key"], added["place"] = times, slots, places
         added["is_matched"], added["is_gone"] = 0, 0
         return numbers
+
+    # How it is cut
+
+    @abstractmethod
+    def depart(self, rules: JoinRules, parting: Parting) -> Departures:
+        """Lets tuples leave."""
+
+    @abstractmethod
+    def enter(self, rules: JoinRules, entering: Entering, given: BatchInput) -> tuple[Slots, Slots]:
+        """Puts tuples into pieces; returns the pieces that they have opened, and those that were
+        open and have changed."""
+
+    @abstractmethod
+    def holders(self, side: int, numbers: Numbers) -> Slots:
+        """The pieces that hold tuples; those of the batch that is at work are in none yet."""
+
+    @abstractmethod
+    def refers_back_to(self) -> int | None:
+        """The oldest batch of the input log that a piece refers to; None if none does."""
+
+    @abstractmethod
+    def keep_or_refer(self, slots: Slots) -> None:
+        """Decides which pieces hold their tuples in the footprints that they are about to get."""
+
+    @abstractmethod
+    def _compact(self, side: int) -> None:
+        """Keeps the tuples that wait, in the order in which they came."""
 
     # Pieces
 
@@ -170,22 +231,27 @@ class JoinState(StateTable):
         """What names pieces."""
         return identity_rows(self.opened(slots), self.read_pieces(slots))
 
-    def in_order(self, side: int, limit: int | None = None) -> tuple[Slots, npt.NDArray[Any]]:
-        """The pieces of a side as their tuples came; only those with times up to ``limit``, if
-        there is one."""
-        slots = self.list_oldest()
-        pieces = self.read_pieces(slots)
-        is_mine = pieces["side"] == side
-        if limit is not None:
-            is_mine &= pieces["since"] <= limit
-        slots, pieces = slots[is_mine], pieces[is_mine]
-        order = np.lexsort((pieces["first"], self.opened(slots)))
-        return slots[order], pieces[order]
+    def surplus(self, side: int, arrived: Numbers | None, most: int) -> Numbers:
+        """The tuples of a side that have so many newer ones of their key, among the keys of those
+        that have arrived; of all keys if these are None."""
+        waiting = self.sides[side]
+        numbers = np.arange(waiting.count, dtype=np.int64) if arrived is None else arrived
+        found = np.empty(waiting.count, dtype=np.int64)
+        count = kernel.tm_join_surplus(
+            self.keys.structure,
+            waiting.address,
+            side,
+            most,
+            address(numbers),
+            len(numbers),
+            address(found),
+        )
+        return np.sort(found[:count])
 
     def open_pieces(self, opening: Opening) -> Slots:
         """Opens pieces whose tuples are in the state."""
         count = len(opening.pieces)
-        met = BatchWindows(self, np.zeros(1, dtype=PIECE), count + 16)
+        met = BatchWindows(self, np.zeros(1, dtype=self.layout.state), count + 16)
         batches = np.full(count, opening.batch, dtype=np.int64)
         keys = self.encode_keys(identity_rows(batches, opening.pieces))
         number, need = np.empty(count, dtype=np.int32), np.zeros(1, dtype=np.int32)
@@ -213,18 +279,11 @@ class JoinState(StateTable):
         is_closed: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Writes pieces back, and closes some of them."""
-        met = BatchWindows(self, np.zeros(1, dtype=PIECE), len(slots) + 16)
+        met = BatchWindows(self, np.zeros(1, dtype=self.layout.state), len(slots) + 16)
         met.meet(np.ascontiguousarray(slots))
         met.states()[:] = pieces
         met.close(np.zeros(len(slots), dtype=np.bool_) if is_closed is None else is_closed)
         met.store()
-
-    def waiting_in(self, pieces: npt.NDArray[Any]) -> Iterator[Numbers]:
-        """The numbers of the tuples that wait, piece by piece."""
-        for piece in pieces:
-            first, held = int(piece["at"]), int(piece["held"])
-            is_gone = self.sides[piece["side"]].tuples["is_gone"][first : first + held]
-            yield first + np.flatnonzero(is_gone == 0)
 
     # Order and room
 
@@ -232,8 +291,9 @@ class JoinState(StateTable):
         """Tuples were added that came before others that are there."""
         self._numbers[1] = 1
 
-    def settle(self) -> None:
-        """Brings what was loaded into the order in which it came, and into the chains."""
+    def settle(self, missed: int = 0) -> None:
+        """Brings what was loaded into the order in which it came, and into the chains. If so many
+        tuples were lost that came since, those go that would have left by now."""
         is_disordered, self._numbers[1] = bool(self._numbers[1]), 0
         for side, waiting in enumerate(self.sides):
             if is_disordered:
@@ -249,44 +309,3 @@ class JoinState(StateTable):
             if waiting.is_mostly_gone:
                 self._compact(side)
             waiting.rows.write()
-
-    def _compact(self, side: int) -> None:
-        """Keeps the tuples that wait, in the order in which they came."""
-        slots, pieces = self.in_order(side)
-        numbers = list(self.waiting_in(pieces))
-        self.sides[side].keep(np.concatenate([*numbers, np.empty(0, dtype=np.int64)]))
-        pieces["held"] = pieces["tuples"]
-        pieces["at"] = np.cumsum(pieces["tuples"]) - pieces["tuples"]
-        self.update_pieces(slots, pieces)
-
-    # Footprints that are about to be written
-
-    def take_oldest(self, before: int, batch: int, most: int) -> Slots:
-        slots = super().take_oldest(before, batch, most)
-        self.keep_or_refer(slots)
-        return slots
-
-    def renew(self, slots: Slots, batch: int) -> None:
-        super().renew(slots, batch)
-        self.keep_or_refer(slots)
-
-    def keep_or_refer(self, slots: Slots) -> None:
-        """Decides which pieces refer to the input log no longer: those whose batch would be kept,
-        with all that came since, for few tuples that wait."""
-        if not len(slots):
-            return
-        everything = self.list_oldest()
-        opened, waits = self.opened(everything), self.read_pieces(everything)["tuples"]
-        order = np.argsort(opened)
-        since_then = np.cumsum(waits[order][::-1])[::-1]
-        pieces = self.read_pieces(slots)
-        waiting = since_then[np.searchsorted(opened[order], self.opened(slots))]
-        came = self.arrived - pieces["position"]
-        pieces["is_kept"] |= waiting * _WORTH < came
-        self.update_pieces(slots, pieces)
-
-    def refers_back_to(self) -> int | None:
-        """The oldest batch that a piece refers to; None if none does."""
-        slots = self.list_oldest()
-        referring = self.opened(slots)[self.read_pieces(slots)["is_kept"] == 0]
-        return int(referring.min()) if len(referring) else None

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from trailmark.errors import StorageError
 from trailmark.kernel.library import TUPLE, address, kernel
-from trailmark.operators.join.blocks import Numbers, RowBlocks
+from trailmark.operators.key_slots import KeySlots
+from trailmark.operators.row_blocks import Numbers, RowBlocks
 from trailmark.state.memory import PAGE, Memory
-from trailmark.state.table import StateTable
 
 #: Numbers of tuples are 32 bits wide in chains.
 _MOST = (1 << 32) - 2
@@ -28,7 +28,9 @@ _FEW = 64
 
 
 class Waiting:
-    """One side of a join. ``keys`` is the table of keys that both sides share."""
+    """One side of a join. ``keys`` is the table of keys that both sides share; with ``by_number``
+    the times of tuples are their numbers. ``labels`` are what somebody else wants to know of each
+    tuple."""
 
     def __init__(
         self,
@@ -36,15 +38,20 @@ class Waiting:
         name: str,
         side: int,
         schema: pa.Schema,
-        keys: StateTable,
+        keys: KeySlots,
         *,
         is_new: bool,
+        by_number: bool = False,
+        labels: np.dtype[Any] | None = None,
     ) -> None:
         self.name = name
+        self.by_number = by_number
         self._side = side
         self._keys = keys
         self._head = memory.region(f"{name}-head", PAGE)
         self._region = memory.region(f"{name}-tuples", PAGE)
+        self._label = labels
+        self._labels = None if labels is None else memory.region(f"{name}-labels", PAGE)
         self.rows = RowBlocks(memory, name, schema, is_new=is_new)
         if is_new:
             self._numbers[:] = 0
@@ -80,6 +87,13 @@ class Waiting:
         return self._region.view(TUPLE, self.count)
 
     @property
+    def labels(self) -> npt.NDArray[Any]:
+        """Those of all tuples; not to be used after more were added."""
+        assert self._labels is not None
+        assert self._label is not None
+        return self._labels.view(self._label, self.count)
+
+    @property
     def address(self) -> int:
         """Where they begin."""
         return self._region.address
@@ -91,10 +105,14 @@ class Waiting:
             raise StorageError(
                 f"A bucket cannot hold more than {_MOST:,} tuples of the {self.name} side.",
                 where="operator state",
-                fix="Use more buckets, or a shorter interval.",
+                fix="Use a shorter interval or a smaller window, or more buckets.",
             )
-        if total * TUPLE.itemsize > self._region.size:
-            self._region.grow((total + total // _SPARE) * TUPLE.itemsize)
+        regions = [(self._region, TUPLE)]
+        if self._labels is not None and self._label is not None:
+            regions.append((self._labels, self._label))
+        for region, each in regions:
+            if total * each.itemsize > region.size:
+                region.grow((total + total // _SPARE) * each.itemsize)
 
     def add(self, rows: pa.RecordBatch, *, linked: bool) -> Numbers:
         """Numbers the rows; the caller, or the kernel, writes their times and keys."""
@@ -102,6 +120,8 @@ class Waiting:
         self._make_room(rows.num_rows)
         self.rows.add(rows)
         self._numbers[0] = first + rows.num_rows
+        if self._labels is not None:
+            self.labels[first:] = 0
         if linked:
             self._numbers[1] = self._numbers[0]
         return np.arange(first, first + rows.num_rows, dtype=np.int64)
@@ -122,9 +142,14 @@ class Waiting:
         named = np.ascontiguousarray(tuples["key"])
         linked = named[: self.linked]
         kept = tuples[numbers]
+        labels = None if self._labels is None else self.labels[numbers]
         kernel.tm_join_unlink(self._keys.structure, self._side, address(linked), len(linked))
         self.rows.keep(numbers)
         self._numbers[:] = (len(numbers), 0, 0)
         self.tuples[:] = kept
+        if labels is not None:
+            self.labels[:] = labels
+        if self.by_number:
+            self.tuples["time"] = np.arange(len(numbers))
         self.link()
-        kernel.tm_join_release(self._keys.structure, address(named), len(named))
+        self._keys.release(named)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.operators.aggregate.arguments import check_column, key_names
 from trailmark.operators.keyed.declared import Declared
+from trailmark.operators.late import check_late
 from trailmark.operators.order import check_orderable
 from trailmark.operators.protocol import Port
 
@@ -42,8 +43,7 @@ def check_keyed(
                 where="by",
                 fix="Give the column of the state another name.",
             )
-    if late not in ("drop", "keep"):
-        raise SettingError(f"late must be 'drop' or 'keep', got {late!r}.", where="late")
+    check_late(late)
     check_orderable(schema, order)
     _check_time(schema, declared, time)
     return names, order

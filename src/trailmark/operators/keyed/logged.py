@@ -14,7 +14,7 @@ from trailmark.operators.identities import Identities
 from trailmark.operators.keyed.arguments import INITIAL_PORT, initial_port
 from trailmark.operators.keyed.columns import column_of
 from trailmark.operators.keyed.footprints import TIMES, keyed_trouble, null_trouble
-from trailmark.operators.logged import LoggedForm
+from trailmark.operators.logged import LoggedForm, described_keys
 from trailmark.operators.protocol import Port
 from trailmark.records import INPUT_PORT, KIND
 from trailmark.state.keys import KeyLayout
@@ -68,7 +68,6 @@ class KeyedForm(LoggedForm):
 
 def keyed_title(described: Mapping[str, Any]) -> str:
     """The operator in a few words, as far as its description can be understood."""
-    about, by = described.get("about"), described.get("by")
+    about, keys = described.get("about"), described_keys(described)
     name = about.get("name") if isinstance(about, dict) else None
-    keys = [str(each[0]) for each in by if each] if isinstance(by, list) else []
     return f"{name or 'operator'} by {', '.join(keys)}" if keys else str(name or "operator")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,10 @@ from trailmark.errors import SettingError
 from trailmark.kernel.columns import arrow_fixed, chosen_rows, contiguous, validity
 from trailmark.log import PortRows
 from trailmark.log.meta import schema_to_json
+from trailmark.operators.ages import without_kinds
 from trailmark.operators.find import slots_of_keys
 from trailmark.operators.identities import Identities
+from trailmark.operators.independent import IndependentPieces
 from trailmark.operators.keyed.arguments import check_keyed, initial_port
 from trailmark.operators.keyed.batch import Code, KeyedBatch, Numbers
 from trailmark.operators.keyed.declared import read_declaration, state_type
@@ -28,6 +30,7 @@ from trailmark.operators.keyed.due import (
     KeyedTable,
 )
 from trailmark.operators.keyed.footprints import KeyedFootprints, keyed_trouble, null_trouble
+from trailmark.operators.late import Late
 from trailmark.operators.order import in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
 from trailmark.operators.user_code import check_output, instance_of, weight_of
@@ -38,13 +41,11 @@ from trailmark.state.memory import Memory
 from trailmark.state.table import Slots, TableLayout
 from trailmark.windows.spec import event_times
 
-Late = Literal["drop", "keep"]
-
 #: How often a key's timer is called at the end of all rows.
 _MOST_FLUSHES = 1000
 
 
-class Keyed:
+class Keyed(IndependentPieces):
     """A user's operator bound to the schema of its input. Implements ``Operator``.
 
     Parameters
@@ -103,6 +104,7 @@ class Keyed:
         initial = (initial_port(key_schema, declared.schema),) if has_initial else ()
         self.ports: tuple[Port, ...] = (Port(INPUT_PORT, schema, time, delay_us), *initial)
         self.identities = self.copied_together = Identities(self._keys, has_start=False)
+        self.late_schema = schema
         self.logged_schema = self.result_schema = self.shown_schema = output
         self._format = KeyedFootprints(names, by_name, declared.dues)
         self.uses_clock = declared.uses_clock
@@ -260,6 +262,9 @@ class Keyed:
 
     def footprints(self, table: KeyedTable, slots: Slots, opened: int) -> pa.RecordBatch:
         return self._format.encode(table, slots, opened)
+
+    def content(self, table: KeyedTable) -> pa.RecordBatch:
+        return without_kinds(self.footprints(table, table.list_oldest(), 0))
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return self._format.widen(footprints)

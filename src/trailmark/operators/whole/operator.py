@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from trailmark.errors import OperatorError, SettingError
 from trailmark.log import PortRows
+from trailmark.operators.ages import without_kinds
 from trailmark.operators.aggregate.arguments import check_column
 from trailmark.operators.identities import Identities
+from trailmark.operators.independent import IndependentPieces
 from trailmark.operators.order import check_orderable, in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
 from trailmark.operators.user_code import (
@@ -45,7 +47,7 @@ _FOOTPRINTS = pa.schema(
 )
 
 
-class Whole:
+class Whole(IndependentPieces):
     """A user's operator bound to the schema of its input. Implements ``Operator``.
 
     Parameters
@@ -89,6 +91,7 @@ class Whole:
         check_orderable(schema, self._order)
         check_output(output)
         self.ports = (Port(INPUT_PORT, schema),)
+        self.late_schema = schema
         self.logged_schema = self.result_schema = self.shown_schema = output
 
     def _check_methods(self) -> None:
@@ -139,7 +142,7 @@ class Whole:
         return described
 
     def layout_key(self) -> str:
-        return "whole"
+        return "whole, in two parts"
 
     def arrange(self, rows: PortRows) -> PortRows:
         return PortRows((in_order(rows.tables[0], self._order),)) if self._order else rows
@@ -222,6 +225,9 @@ class Whole:
         values = [[int(kind)], [state.opened], [checkpoint.form], [checkpoint.data]]
         arrays = [pa.array(each, f.type) for each, f in zip(values, _FOOTPRINTS, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_FOOTPRINTS)
+
+    def content(self, state: WholeState) -> pa.RecordBatch:
+        return without_kinds(self.footprints(state, state.list_oldest(), 0))
 
     def widen(self, footprints: pa.RecordBatch, where: str) -> pa.RecordBatch:
         return footprints

@@ -62,7 +62,7 @@ fuzz: setup ## Changed files with right checksums, read for FUZZ_SECONDS (FUZZ_S
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .PHONY: bench
-bench: java ## All experiments but one in less than 15 minutes; remakes docs/benchmarks.md
+bench: java ## All experiments but three in less than 15 minutes; remakes docs/benchmarks.md
 	$(SPARK) $(BIN)/python -m bench run
 
 .PHONY: bench-full
@@ -96,6 +96,10 @@ bench-joins: java ## Speed of joins against Spark's own; exit code 1 if any is s
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams
+
+.PHONY: bench-nexmark
+bench-nexmark: java ## NEXMark on Trailmark, Spark and Flink in about 10 minutes; remakes docs/benchmarks.md
+	$(SPARK) $(BIN)/python -m bench run nexmark
 
 .PHONY: profile
 profile: java ## Where the time of a batch on Spark goes; remakes docs/benchmarks.md

@@ -146,7 +146,7 @@ def growth(report: Report, root: Path, many: int) -> None:
     report.add(Figure(f"time per tuple, {large} / {few} windows", cost[large] / cost[few], "x"))
     table = runs[large].bucket.state()
     assert table is not None
-    layout = runs[large].operator.layout
+    layout = aggregate().layout
     own = layout.keys.record_bytes + layout.state.itemsize
     extra = table.memory.size / table.open_windows - own
     report.add(Figure("bytes per window beyond key and state", extra, "bytes", 100))

@@ -2,7 +2,8 @@
 
 Both sides bring 1,000,000 tuples a batch over 100,000 keys, and a tuple has about one partner.
 Spark keeps its state in RocksDB with changelog checkpoints, in its default format and in its
-newest.
+newest. Then recoveries with 2,000,000 tuples that wait, on the engine alone, and restarts of whole
+queries that were killed with as many.
 
 Prints one line per figure: name, value, limit, ok or short. Exit code 1 if any is short.
 """
@@ -27,17 +28,21 @@ import trailmark as tm
 from bench.batch_files import batch_ms, read_batches, run_to_end, write_batch
 from bench.experiment import in_turn
 from bench.figures import Figure, Report
-from bench.operators import BUCKETS, ROCKSDB
+from bench.join_crashes import compare_crashes
+from bench.join_rows import COLUMNS, KEYS, SECONDS, side
+from bench.operators import BUCKETS, OBJECTIVE, ROCKSDB
+from bench.recoveries import measure_recoveries
 from bench.session import start_session
+from trailmark.engine import BatchReport, Bucket, OperatorLogs
+from trailmark.kernel.columns import contiguous, numbers
+from trailmark.log import PortRows, open_storage
+from trailmark.operators.join import Join
 
-KEYS = 100_000
-BATCHES = 4
+#: Tuples of both sides in the state when it is recovered.
+WAITING = 2_000_000
+BATCHES = 3
 #: Batches that are not counted: the first one starts workers and fills nothing yet.
 WARM_UP = 1
-#: Seconds of event time in a batch.
-_SECONDS = 10
-#: The columns of both sides beside the key: a time and a value.
-_COLUMNS = {"left": ("seen", "bid"), "right": ("clicked", "price")}
 #: The least that a join has to reach of Spark's throughput.
 _LEAST = {"inner": 1.5, "left": 1.2}
 _FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -45,23 +50,9 @@ _FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 Make = Callable[[DataFrame, DataFrame, str, Path], DataFrame]
 
 
-def side(rows: int, batch: int, time: str, value: str, seed: int) -> pa.Table:
-    """Tuples of one batch: about ten of a key, at any time of its seconds."""
-    rng = np.random.default_rng((seed, batch))
-    at = (1_700_000_000 + _SECONDS * batch) * 1_000_000
-    times = at + rng.integers(0, _SECONDS * 1000, rows) * 1000
-    return pa.table(
-        {
-            "key": rng.integers(0, KEYS, rows),
-            time: pa.array(times, pa.timestamp("us", "UTC")),
-            value: rng.integers(0, 1 << 40, rows),
-        }
-    )
-
-
 def reach_ms(rows: int) -> int:
     """How far times may lie apart, so that a tuple has one partner on the average."""
-    return int(_SECONDS * 1000 * KEYS / rows / 2)
+    return int(SECONDS * 1000 * KEYS / rows / 2)
 
 
 def ours(reach: int, left: DataFrame, right: DataFrame, how: str, path: Path) -> DataFrame:
@@ -94,7 +85,7 @@ def compare(report: Report, spark: SparkSession, root: Path, how: str, rows: int
         found: list[Any] = []
         left, right = (
             read_batches(spark, f"key long, {time} timestamp, {value} long", root / which)
-            for which, (time, value) in _COLUMNS.items()
+            for which, (time, value) in COLUMNS.items()
         )
         results = make(left, right, how, place / "log")
         writer = results.writeStream.outputMode("append").foreachBatch(partial(_sums, found))
@@ -102,17 +93,15 @@ def compare(report: Report, spark: SparkSession, root: Path, how: str, rows: int
         taken = batch_ms(progress[WARM_UP:BATCHES])
         rates[name], totals[name] = 2 * rows / median(taken) * 1000, found
         written = sum(f.stat().st_size for f in place.rglob("*") if f.is_file())
-        report.note(
-            f"{name}: {written / (2 * rows * BATCHES):.1f} bytes a tuple on disk at the end"
-        )
+        report.add(Figure(f"  {name}", rates[name], "tuples/s"))
+        size = written / (2 * rows * BATCHES)
+        report.add(Figure(f"  {name}, a tuple on disk at the end", size, "bytes"))
     _check_equal(totals)
     for name in list(makes)[1:]:
         ratio = rates["tm.join"] / rates[name]
         report.add(
             Figure(f"tuples/s, {how}: tm.join / {name}", ratio, "x", _LEAST[how], "at least")
         )
-    for name, rate in rates.items():
-        report.add(Figure(f"  {name}", rate, "tuples/s"))
 
 
 def _sums(found: list[Any], df: DataFrame, batch: int) -> None:
@@ -129,15 +118,66 @@ def _check_equal(totals: dict[str, list[Any]]) -> None:
     assert len(set(sums.values())) == 1, sums
 
 
+def recover_waiting(report: Report, root: Path, how: str) -> None:
+    """Tuples wait for as long as four batches take, so that these are in the state."""
+    report.note(f"recoveries of {how} joins with {WAITING:,} tuples that wait")
+    rows = WAITING // 8
+    schemas = [side(0, 0, *columns, 0).schema for columns in COLUMNS.values()]
+    reach = f"{4 * SECONDS} seconds"
+    within = tm.interval("seen", "clicked", before=reach, after=reach)
+    operator = Join(*schemas, on="key", within=within, how=how, condition=_is_near)
+    policy = tm.Continuous.within(OBJECTIVE)
+
+    def opened() -> list[Bucket]:
+        logs = OperatorLogs(open_storage(str(root)), operator, buckets=BUCKETS, query_id="bench")
+        return [Bucket(operator, logs, number, policy) for number in range(BUCKETS)]
+
+    def run(buckets: list[Bucket], batch: int, is_small: bool) -> list[BatchReport]:
+        count = 1000 if is_small else rows
+        sides = [side(count, batch, *each, place) for place, each in enumerate(COLUMNS.values())]
+        reports = []
+        for number, bucket in enumerate(buckets):
+            mine = [
+                contiguous(each.filter(pa.array(each["key"].to_numpy() % BUCKETS == number)))
+                for each in sides
+            ]
+            order = np.repeat(np.arange(2, dtype=np.uint8), [each.num_rows for each in mine])
+            reports.append(bucket.run(batch, PortRows(tuple(mine), order)))
+        return reports
+
+    buckets, batch = opened(), 0
+    while batch < 5:
+        run(buckets, batch, False)
+        batch += 1
+    states: list[Any] = [bucket.state() for bucket in buckets]
+    waiting = sum(each.count - each.gone for state in states for each in state.sides)
+    assert waiting >= WAITING, f"{waiting:,} tuples wait"
+    what = f"{how} join, {WAITING:,} tuples"
+    measure_recoveries(report, what, 2.0, opened, run, buckets, batch - 1)
+
+
+def _is_near(left: pa.RecordBatch, right: pa.RecordBatch) -> Any:
+    """Keeps results few: it is the state that is measured."""
+    apart = np.abs(numbers(left["seen"]) - numbers(right["clicked"]))
+    return apart < 1000
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.joins", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="tuples a batch and side")
-    parser.add_argument("--only", choices=tuple(_LEAST))
+    parser.add_argument("--only", choices=(*_LEAST, "recovery", "crashes"))
     arguments = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder:
         root = Path(folder)
-        for seed, (which, (time, value)) in enumerate(_COLUMNS.items()):
+        if arguments.only in (None, "recovery"):
+            for how in _LEAST:
+                recover_waiting(report, root / f"recovery-{how}", how)
+        if arguments.only in (None, "crashes"):
+            compare_crashes(report, root / "crashes")
+        if arguments.only in ("recovery", "crashes"):
+            return report.exit_code
+        for seed, (which, (time, value)) in enumerate(COLUMNS.items()):
             (root / which).mkdir()
             for batch in range(BATCHES):
                 write_batch(root / which, batch, side(arguments.rows, batch, time, value, seed))

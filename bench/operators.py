@@ -28,6 +28,7 @@ import trailmark as tm
 from bench.batch_files import batch_ms, read_batches, run_to_end, write_batch
 from bench.experiment import in_turn
 from bench.figures import Figure, Report
+from bench.recoveries import measure_recoveries
 from bench.session import start_session
 from trailmark.engine import BatchReport, Bucket, OperatorLogs
 from trailmark.log import open_storage
@@ -213,32 +214,17 @@ def recover_many(report: Report, root: Path, rows: int) -> None:
         logs = OperatorLogs(open_storage(str(root)), operator, buckets=BUCKETS, query_id="bench")
         return [Bucket(operator, logs, number, policy) for number in range(BUCKETS)]
 
-    def run(buckets: list[Bucket], batch: int, count: int) -> list[BatchReport]:
-        table = orders(count, MANY_KEYS, batch)
+    def run(buckets: list[Bucket], batch: int, is_small: bool) -> list[BatchReport]:
+        table = orders(1000 if is_small else rows, MANY_KEYS, batch)
         bucket_of = table["item_id"].to_numpy() % BUCKETS
         parts = [table.filter(pa.array(bucket_of == number)) for number in range(BUCKETS)]
         return [bucket.run(batch, part) for bucket, part in zip(buckets, parts, strict=True)]
 
-    buckets, batch, longest, predicted = opened(), 0, 0.0, []
-    while sum(r.account.open_windows for r in run(buckets, batch, rows)) < 0.99 * MANY_KEYS:
+    buckets, batch = opened(), 0
+    while sum(r.account.open_windows for r in run(buckets, batch, False)) < 0.99 * MANY_KEYS:
         batch += 1
-    for _ in range(5):
-        for _ in range(3):
-            batch += 1
-            run(buckets, batch, rows)
-        for bucket in buckets:
-            bucket.close()
-        buckets, batch = opened(), batch + 1
-        for report_of in run(buckets, batch, 1000):
-            found = report_of.recovery
-            assert found is not None, "the state was only in memory"
-            took = found.open_us + found.plan_us + found.load_us + found.replay_us
-            longest = max(longest, took / 1e6)
-            predicted.append(took / max(1, found.predicted_us))
-    for bucket in buckets:
-        bucket.close()
-    report.add(Figure(f"longest of 10 recoveries, {MANY_KEYS:,} keys", longest, "s", 2.0))
-    report.add(Figure("  took / predicted, median", median(predicted), "x"))
+    what = f"{MANY_KEYS:,} keys"
+    measure_recoveries(report, what, 2.0, opened, run, buckets, batch)
 
 
 def main() -> int:

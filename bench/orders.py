@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import Bucket, OperatorLogs
-from trailmark.log import LocalStorage
+from trailmark.log import LocalStorage, PortRows
 from trailmark.operators.aggregate import Aggregate
+from trailmark.operators.protocol import AnyOperator
 from trailmark.windows import functions as f
 from trailmark.windows.spec import count_window
 
@@ -55,16 +56,23 @@ def priced(
 
 
 class Run:
-    """One bucket over its own logs, fed batch by batch."""
+    """One bucket over its own logs, fed batch by batch; of averages, if no other operator is
+    given."""
 
-    def __init__(self, root: Path, policy: Policy, clock: Callable[[], float] = now_us) -> None:
+    def __init__(
+        self,
+        root: Path,
+        policy: Policy,
+        clock: Callable[[], float] = now_us,
+        operator: AnyOperator | None = None,
+    ) -> None:
         self.root = root
-        self.operator = aggregate()
+        self.operator: AnyOperator = aggregate() if operator is None else operator
         self.logs = OperatorLogs(LocalStorage(str(root)), self.operator, buckets=1)
         self.bucket = Bucket(self.operator, self.logs, 0, policy, None, clock)
         self.batch = 0
 
-    def feed(self, rows: pa.RecordBatch) -> float:
+    def feed(self, rows: pa.RecordBatch | PortRows) -> float:
         """Seconds that the next batch took."""
         started = time.perf_counter()
         self.report = self.bucket.run(self.batch, rows)

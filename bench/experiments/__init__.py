@@ -12,6 +12,7 @@ from bench.experiments import (
     crash_quality,
     growth,
     intensity,
+    nexmark,
     open_footprints,
     peer_recovery,
     peer_workloads,
@@ -19,12 +20,14 @@ from bench.experiments import (
     persistence,
     profile,
     targets,
+    window_joins,
 )
 
 _MODULES: tuple[ModuleType, ...] = (
     peers,
     peer_workloads,
     peer_recovery,
+    nexmark,
     profile,
     growth,
     open_footprints,
@@ -34,8 +37,11 @@ _MODULES: tuple[ModuleType, ...] = (
     persistence,
     catch_up,
     crash_quality,
+    window_joins,
 )
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)
-#: Those of `make bench`: nine engines on four workloads take longer than all of it may.
-QUICK: tuple[Experiment, ...] = tuple(one for one in ALL if one.NAME != peer_workloads.NAME)
+#: Those of `make bench`: nine engines on four workloads take longer than all of it may, joins that
+#: make millions of pairs half as long, and so do eight queries on three engines.
+_LONG = (peer_workloads.NAME, window_joins.NAME, nexmark.NAME)
+QUICK: tuple[Experiment, ...] = tuple(one for one in ALL if one.NAME not in _LONG)

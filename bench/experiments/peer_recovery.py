@@ -188,7 +188,7 @@ class _Size:
 
     def _crash(self, peer: Peer, place: Ground) -> Image:
         place.begin()
-        with Running(peer, self._found[peer.name], self.orders, place) as job:
+        with Running(peer, self._found[peer.name], self.orders.asked(), place) as job:
             job.wait_for(lambda event: _is_in_the_middle(event, peer, self.orders), WITHIN_S)
             last = job.events[-1]
             time.sleep(last.batch_s / 2 if last.batch_s else KILL_AFTER_S)
@@ -247,7 +247,7 @@ class _Size:
         return {"results": done.results, "expected": expected[-1]}
 
     def _start(self, case: Case, place: Ground, orders: Orders, *, resume: bool = False) -> Running:
-        return Running(case.peer, self._found[case.peer.name], orders, place, resume=resume)
+        return Running(case.peer, self._found[case.peer.name], orders.asked(resume=resume), place)
 
 
 def _is_in_the_middle(event: Event, peer: Peer, orders: Orders) -> bool:

@@ -10,6 +10,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +125,17 @@ class Orders:
     @property
     def rows(self) -> int:
         return self.oracle.rows[-1]
+
+    def asked(self, *, resume: bool = False) -> dict[str, Any]:
+        """What a job is told about them."""
+        return {
+            "orders": str(self.directory),
+            "keys": self.workload.keys,
+            "window": self.workload.window,
+            "batches": self.batches,
+            "pace_s": 0.0,
+            "resume": resume,
+        }
 
 
 def prepare(workload: Workload, home: Path = HOME) -> Orders:

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from bench.peers.environments import PROJECT
-from bench.peers.orders import Orders
 from bench.peers.peer import JOBS, TRAILMARK, Peer
 
 #: Every JVM gets as much.
@@ -32,6 +31,7 @@ HEAP_GIB = 4
 _SAMPLE_S = 0.25
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
+_ROOT = Path(__file__).parents[2]
 
 
 class JobFailed(Exception):
@@ -220,7 +220,7 @@ class Running:
     """A job that has been started; leaving the ``with`` block ends all its processes."""
 
     def __init__(
-        self, peer: Peer, interpreter: Path, orders: Orders, here: Ground, *, resume: bool = False
+        self, peer: Peer, interpreter: Path, asked: Mapping[str, Any], here: Ground
     ) -> None:
         self.peer = peer
         self.events: list[Event] = []
@@ -229,7 +229,7 @@ class Running:
         self._log = (here.root / "stderr").open("w+")
         self.started_at = time.time()
         self._process = subprocess.Popen(
-            [str(interpreter), str(JOBS / peer.script), _asked(peer, orders, here, resume)],
+            [str(interpreter), str(JOBS / peer.script), _asked(peer, asked, here)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -311,20 +311,12 @@ def _last_words(log: TextIO, characters: int = 300) -> str:
     return text[-characters:] or "(none)"
 
 
-def _asked(peer: Peer, orders: Orders, here: Ground, resume: bool) -> str:
-    asked: dict[str, Any] = {
-        "variant": peer.variant,
-        "orders": str(orders.directory),
-        "keys": orders.workload.keys,
-        "window": orders.workload.window,
-        "place": str(here.place),
-        "batches": orders.batches,
-        "pace_s": 0.0,
-        "resume": resume,
-    }
-    if peer is TRAILMARK:
-        asked["cache"] = str(here.cache)
-    return json.dumps(asked)
+def _asked(peer: Peer, asked: Mapping[str, Any], here: Ground) -> str:
+    """What a job is told: what to do, and where."""
+    where = {"variant": peer.variant, "place": str(here.place)}
+    if peer.name == TRAILMARK.name:
+        where["cache"] = str(here.cache)
+    return json.dumps({**asked, **where})
 
 
 def _surroundings(peer: Peer, here: Ground) -> dict[str, str]:
@@ -336,4 +328,7 @@ def _surroundings(peer: Peer, here: Ground) -> dict[str, str]:
     if peer.environment != PROJECT:
         for name in ("PYTHONPATH", "PYSPARK_PYTHON"):
             surroundings.pop(name, None)
+    # Scripts share code with one another, and workers of Spark's look for what queries are made of.
+    known = [str(_ROOT), *filter(None, [surroundings.get("PYTHONPATH")])]
+    surroundings["PYTHONPATH"] = os.pathsep.join(known)
     return surroundings

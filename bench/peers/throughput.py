@@ -111,7 +111,7 @@ def _stream(
 
 
 def _run(peer: Peer, interpreter: Path, orders: Orders) -> dict[str, Any]:
-    with ground() as here, Running(peer, interpreter, orders, here) as job:
+    with ground() as here, Running(peer, interpreter, orders.asked(), here) as job:
         done = job.wait_for(lambda event: event.event == "done", WITHIN_S)
         began = job.events[0].at
         job.kill()

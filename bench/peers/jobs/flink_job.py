@@ -37,6 +37,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
+from urllib.parse import quote
 from urllib.request import urlopen
 
 # Read when the package starts its JVM.
@@ -48,45 +49,48 @@ from pyflink.table.expressions import col, row_interval
 from pyflink.table.window import Tumble
 
 #: How often the job is looked at; only a changed number of results is told.
-_LOOK_S = 0.1
+LOOK_S = 0.1
 _ALIVE = {"RUNNING", "FINISHED"}
 
 
 def main() -> None:
     job = json.loads(sys.argv[1])
     place = Path(job["place"]).absolute()
-    port = _free_port()
-    tables = TableEnvironment.create(_settings(job["variant"], place, port, job["resume"]))
+    port = free_port()
+    tables = TableEnvironment.create(settings(job["variant"], place, port, resume=job["resume"]))
     files = sorted(Path(job["orders"]).absolute().glob("csv/*.csv"))[: job["batches"]]
     _declare(tables, job, files, place)
     counted = _Visible(place / "results")
     counted.look()
     client = _query(tables, job["window"]).execute_insert("results").get_job_client()
     ended = client.get_job_execution_result()
-    watched = _Watched(f"http://127.0.0.1:{port}/jobs/{client.get_job_id()}")
+    watched = Watched(f"http://127.0.0.1:{port}/jobs/{client.get_job_id()}")
     if watched.wait_until_it_runs(ended):
-        _tell("ready")
+        tell("ready")
     if job["pace_s"]:
         _arrive(files, _arrivals(place), job["pace_s"])
     while not ended.done():
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
         rows = watched.rows()
         if rows is not None and counted.look():
-            _tell("progress", rows=rows, results=counted.results, **watched.checkpoints())
+            tell("progress", rows=rows, results=counted.results, **watched.checkpoints())
     ended.result()  # raises if the job has failed
     counted.look()
     at = time.time()
-    _tell("done", at=at, rows=sum(map(_lines, files)), results=counted.results)
+    tell("done", at=at, rows=sum(map(count_lines, files)), results=counted.results)
 
 
-def _settings(variant: str, place: Path, port: int, resume: bool) -> EnvironmentSettings:
+def settings(
+    variant: str, place: Path, port: int, *, resume: bool = False, every: str = "1s"
+) -> EnvironmentSettings:
+    """A mini cluster on two cores that keeps its state in ``place``."""
     checkpoints = place / "checkpoints"
     chosen = {
         "parallelism.default": "2",
         "pipeline.object-reuse": "true",
         "taskmanager.memory.managed.size": "1g",
         "state.backend.type": {"hashmap": "hashmap", "rocksdb": "rocksdb"}[variant],
-        "execution.checkpointing.interval": "1s",
+        "execution.checkpointing.interval": every,
         "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.incremental": "true",
         "execution.checkpointing.dir": checkpoints.as_uri(),
@@ -130,12 +134,12 @@ def _declare(tables: TableEnvironment, job: Any, files: Sequence[Path], place: P
         }
     orders = f"item_id {kind}, item_price INT, moment AS PROCTIME()"
     results = f"item_id {kind}, avg_price DOUBLE"
-    tables.execute_sql(f"CREATE TABLE orders ({orders}) WITH ({_files(source)})")
+    tables.execute_sql(f"CREATE TABLE orders ({orders}) WITH ({file_options(source)})")
     sink = {"path": (place / "results").as_uri()}
-    tables.execute_sql(f"CREATE TABLE results ({results}) WITH ({_files(sink)})")
+    tables.execute_sql(f"CREATE TABLE results ({results}) WITH ({file_options(sink)})")
 
 
-def _files(options: dict[str, str]) -> str:
+def file_options(options: dict[str, str]) -> str:
     chosen = {"connector": "filesystem", "format": "csv", **options}
     return ", ".join(f"'{name}' = '{value}'" for name, value in chosen.items())
 
@@ -161,16 +165,16 @@ class _Visible:
         for file in self._directory.glob("[!.]*"):
             if file.name not in self._seen:
                 self._seen.add(file.name)
-                self.results += _lines(file)
+                self.results += count_lines(file)
         return self.results > before
 
 
-class _Watched:
+class Watched:
     """What Flink's own REST interface tells about the job."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._source: str | None = None
+        self._sources: dict[str, str] = {}
 
     def wait_until_it_runs(self, ended: Any) -> bool:
         """Until all tasks have their state and run; False if the job ended before that."""
@@ -178,16 +182,33 @@ class _Watched:
             told = self._ask("")
             vertices = told["vertices"] if told else []
             if vertices and all(vertex["status"] in _ALIVE for vertex in vertices):
-                self._source = next(v["id"] for v in vertices if v["name"].startswith("Source"))
+                self._sources = {
+                    v["id"]: self._metric(v["id"])
+                    for v in vertices
+                    if v["name"].startswith("Source")
+                }
                 return True
-            time.sleep(_LOOK_S / 2)
+            time.sleep(LOOK_S / 2)
         return False
 
     def rows(self) -> int | None:
-        """Rows that have left the source in this run of the job; None if nobody answers."""
-        metric = f"/vertices/{self._source}/subtasks/metrics?get=numRecordsOut&agg=sum"
-        told = self._ask(metric)
-        return int(told[0]["sum"]) if told else None
+        """Rows that have left all sources in this run of the job; None if nobody answers."""
+        told = [
+            self._ask(f"/vertices/{source}/subtasks/metrics?get={quote(metric)}&agg=sum")
+            for source, metric in self._sources.items()
+        ]
+        return sum(int(each[0]["sum"]) for each in told if each) if all(told) else None
+
+    def _metric(self, source: str) -> str:
+        """What counts the rows of a source. Those of its task are fewer where other operators are
+        part of it, such as the first half of an aggregate."""
+        while True:
+            known = self._ask(f"/vertices/{source}/subtasks/metrics") or []
+            for metric in known:
+                name: str = metric["id"]
+                if name.startswith("Source__") and name.endswith(".numRecordsOut"):
+                    return name
+            time.sleep(LOOK_S)
 
     def checkpoints(self) -> dict[str, int]:
         """How many are complete, and the bytes that all of them wrote: old ones are deleted."""
@@ -223,19 +244,19 @@ def _arrive(files: Sequence[Path], arrivals: Path, pace_s: float) -> None:
     threading.Thread(target=link, daemon=True).start()
 
 
-def _lines(file: Path) -> int:
+def count_lines(file: Path) -> int:
     with file.open("rb") as opened:
         return sum(part.count(b"\n") for part in iter(lambda: opened.read(1 << 20), b""))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as asked:
         asked.bind(("127.0.0.1", 0))
         port: int = asked.getsockname()[1]
         return port
 
 
-def _tell(event: str, at: float | None = None, **fields: int) -> None:
+def tell(event: str, at: float | None = None, **fields: int) -> None:
     print(json.dumps({"event": event, "at": at or time.time(), **fields}), flush=True)
 
 

@@ -76,7 +76,7 @@ class Job:
         return f"item_id {self.key_type}, avg_price double"
 
 
-def _say(event: str, **values: Any) -> None:
+def say(event: str, **values: Any) -> None:
     line = json.dumps({"event": event, "at": time.time(), **values}) + "\n"
     with _ONE_AT_A_TIME:  # the listener has a thread of its own
         sys.stdout.write(line)
@@ -217,7 +217,7 @@ _QUERIES: dict[str, Callable[[DataFrame, Job], DataFrame]] = {
 # Running them.
 
 
-class _Account(StreamingQueryListener):
+class Account(StreamingQueryListener):
     """Rows and results of every batch, over all runs of the query."""
 
     def __init__(self, file: Path) -> None:
@@ -251,7 +251,7 @@ class _Account(StreamingQueryListener):
             file.write(json.dumps(batch) + "\n")
         with self._changed:  # nobody hears of the batch before it has been told
             self._note(batch)
-            _say("progress", **self.totals, **batch)
+            say("progress", **self.totals, **batch)
 
     def _note(self, batch: dict[str, Any]) -> None:
         with self._changed:
@@ -273,7 +273,7 @@ class _Account(StreamingQueryListener):
             self._changed.wait_for(lambda: len(self._batches) >= batches or self._is_over)
 
 
-def _session() -> SparkSession:
+def start_session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
@@ -295,8 +295,8 @@ def run(job: Job) -> None:
     place = Path(job.place)
     if not job.resume and (place / "checkpoint").exists():
         raise SystemExit(f"There is a query in {place} already; it is not to be resumed.")
-    spark = _session()
-    account = _Account(place / "batches.jsonl")
+    spark = start_session()
+    account = Account(place / "batches.jsonl")
     spark.streams.addListener(account)
     reader = spark.readStream.schema(job.input_schema).option("pathGlobFilter", "*.parquet")
     orders = reader.option("maxFilesPerTrigger", 1).parquet(job.orders)
@@ -308,7 +308,7 @@ def run(job: Job) -> None:
         writer = writer.trigger(processingTime=f"{round(job.pace_s * 1000)} milliseconds")
     else:
         writer = writer.trigger(availableNow=True)
-    _say("ready")
+    say("ready")
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
     if job.pace_s:
         # A query that is paced does not end by itself.
@@ -316,7 +316,7 @@ def run(job: Job) -> None:
         query.stop()
     query.awaitTermination()
     account.wait_for(job.batches)
-    _say("done", **account.totals)
+    say("done", **account.totals)
     spark.stop()
 
 

@@ -65,8 +65,8 @@ class Kill:
     moment: Moment
     #: Workers that survive the driver go on for a moment, beside those of the next one.
     with_workers: bool
-    #: The query whose task is killed, if that is the moment.
-    inside: Query
+    #: The query whose batch or task is waited for.
+    struck: Query
     #: Those that go on without their caches, as on another host.
     moved: list[Query]
 
@@ -85,21 +85,21 @@ def plan_kills(rng: random.Random, queries: list[Query]) -> list[Kill]:
         Kill(
             moment,
             with_workers=rng.random() < 0.5,
-            inside=rng.choice(queries),
+            struck=rng.choice(queries),
             moved=[query for query in queries if number in moves[query.name]],
         )
         for number, moment in enumerate(moments)
     ]
 
 
-def strike(application: Application, kill: Kill, first: Query, rng: random.Random) -> None:
+def strike(application: Application, kill: Kill, rng: random.Random) -> None:
     if kill.moment is Moment.EARLY:
         time.sleep(rng.uniform(0.5, 6))
     elif kill.moment is Moment.BETWEEN:
-        application.wait_for_batch(first)
+        application.wait_for_batch(kill.struck)
         time.sleep(rng.uniform(0, 2))
     else:
-        hold_a_worker(application, kill.inside)
+        hold_a_worker(application, kill.struck)
     application.kill_driver(with_workers=kill.with_workers)
 
 
@@ -109,15 +109,17 @@ def test_twenty_kills_of_the_driver_lose_no_result_and_repeat_none(
 ) -> None:
     print(f"TRAILMARK_SEED={seed} TRAILMARK_CASES=1 repeats it, but for the moments of the kills.")
     rng = random.Random(seed)
-    orders = Orders(tmp_path / "in", seed)
-    queries = [make_query(tmp_path, orders, kind, slow_s=0.05) for kind in ("time", "chain")]
+    # Each has files of its own: one that is slower would fall behind further with every kill.
+    given = {kind: Orders(tmp_path / f"in-{kind}", seed) for kind in ("time", "chain")}
+    queries = [make_query(tmp_path, orders, kind, slow_s=0.05) for kind, orders in given.items()]
     hits = Hits()
     with ExitStack() as until_the_end:
         killed: list[Application] = []
         for kill in plan_kills(rng, queries):
-            orders.feed_until(_AHEAD, ahead_of=max(files_taken(query) for query in queries))
+            for query in queries:
+                given[query.name].feed_until(_AHEAD, ahead_of=files_taken(query))
             application = until_the_end.enter_context(Application(tmp_path / "app", queries))
-            strike(application, kill, queries[0], rng)
+            strike(application, kill, rng)
             killed.append(application)
             for query in queries:
                 hits.look_at(query)
@@ -127,9 +129,10 @@ def test_twenty_kills_of_the_driver_lose_no_result_and_repeat_none(
         until_the_end.enter_context(Application(tmp_path / "app", queries)).finish()
         wait_until("nothing stays behind", lambda: not any(app.processes() for app in killed), 30)
     for query in queries:
-        assert_sink_is_right(query, orders)
+        assert_sink_is_right(query, given[query.name])
     found = [recovery for query in queries for recovery in recoveries(query)]
-    print(f"{len(orders.files)} files; {hits}; {len(found)} recoveries")
+    files = {kind: len(orders.files) for kind, orders in given.items()}
+    print(f"{files} files; {hits}; {len(found)} recoveries")
     for recovery in found:
         print(" ", recovery)
     # Most kills hit one: of the others there are fewer, but a run without any proves little.

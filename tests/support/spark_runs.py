@@ -199,13 +199,20 @@ class Application:
         return [json.loads(end[7:]) if end.startswith("failed ") else "" for end in ends]
 
     def finish(self) -> None:
-        """Waits for it to end by itself, with everything done, and to leave nothing behind."""
+        """Waits for it to end by itself, with everything done, and to leave nothing behind.
+
+        How long that takes depends on how much there is to do: what it may not is to stand still.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
-            code = self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"it does not end\n{self.story()}") from None
+        code: int | None = None
+        while code is None:
+            said = len(self._said)
+            try:
+                code = self._process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                story = f"it neither ends nor gets on\n{self.story()}"
+                assert len(self._said) > said, story
         assert code == 0, self.story()
         wait_until("all its processes are gone", lambda: not self.processes(), 30)
         self.close()

@@ -40,9 +40,11 @@ if _typing.TYPE_CHECKING:
     from trailmark.spark.apply import apply
     from trailmark.spark.barrier import barrier
     from trailmark.spark.explain import explain, explanation
+    from trailmark.spark.heartbeats import with_heartbeat
     from trailmark.spark.join import join
     from trailmark.spark.listener import listen
     from trailmark.spark.register import register
+    from trailmark.streams.own_writer import stream_writer
     from trailmark.streams.table import read_table
 
 __all__ = [
@@ -76,10 +78,12 @@ __all__ = [
     "read_table",
     "register",
     "stddev",
+    "stream_writer",
     "sum",
     "testing",
     "time_window",
     "variance",
+    "with_heartbeat",
 ]
 
 
@@ -99,6 +103,8 @@ _LATER = {
     "listen": "trailmark.spark.listener",
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",
+    "stream_writer": "trailmark.streams.own_writer",
+    "with_heartbeat": "trailmark.spark.heartbeats",
 }
 
 

@@ -87,6 +87,10 @@ def _run(options: argparse.Namespace) -> int:
         from trailmark.cli import readers
 
         return readers.run(options)
+    if options.command == "writers":
+        from trailmark.cli import writers
+
+        return writers.run(options)
     from trailmark.cli import truncate
 
     return truncate.run(options)

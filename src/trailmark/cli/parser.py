@@ -15,8 +15,8 @@ _PATH = "path of an operator or a stream: a directory, file:///directory or s3:/
 _DESCRIPTION = """\
 Look after the logs of a Trailmark operator, or after a written stream.
 
-PATH is what the operator or the stream was given as `path`. status, log, verify, readers and
-recover --dry-run change nothing and may run beside the query; so may trim and merge."""
+PATH is what the operator or the stream was given as `path`. status, log, verify, readers,
+writers and recover --dry-run change nothing and may run beside the query; so may trim and merge."""
 
 _EXIT_CODES = "exit codes: 0 all is well, 1 something is wrong with the logs, 2 could not run"
 
@@ -32,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_status, _log, _verify, _readers, _recover, _trim, _merge, _truncate):
+    for add in (_status, _log, _verify, _readers, _writers, _recover, _trim, _merge, _truncate):
         add(commands)
     return parser
 
@@ -143,6 +143,19 @@ def _readers(commands: _Commands[argparse.ArgumentParser]) -> None:
         "trailmark readers /data/orders --forget billing",
     )
     parser.add_argument("--forget", metavar="NAME", help="remove this reader")
+    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+
+
+def _writers(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "writers",
+        "list who writes to a stream, and up to which time it is complete; or let one go",
+        "A stream is complete up to the least time that any of its writers promises. One that\n"
+        "will not come back holds that time where it is until it is forgotten.",
+        "trailmark writers /data/orders --forget eu-1",
+    )
+    parser.add_argument("--forget", metavar="NAME", help="wait no longer for this writer")
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
 
 

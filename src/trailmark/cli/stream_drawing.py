@@ -22,10 +22,30 @@ def draw_stream(status: StreamStatus, path: str, paint: Paint) -> list[str]:
     if amounts:
         lines += ["", *columns(_TITLES, amounts, paint, left=frozenset({""}))]
     lines += ["", *_facts(status)]
-    if status.writers:
-        rows = [[Cell(name), Cell(f"{last:,}")] for name, last in sorted(status.writers.items())]
-        lines += ["", *columns(("query", "its batch"), rows, paint, left=frozenset({"query"}))]
+    written = writer_lines(status, paint)
+    lines += ["", *written] if written else []
     return [*lines, *closing_lines(status, _warnings(status), path, paint)]
+
+
+def writer_lines(status: StreamStatus, paint: Paint) -> list[str]:
+    """A table of those who write; of those who promise something, how far they have got."""
+    boundaries = {} if status.boundaries is None else status.boundaries.writers
+    names = sorted({*(status.writers or {}), *boundaries})
+    if not names:
+        return []
+    titles = ["query", "its batch"]
+    rows = [[Cell(name), Cell(units.batch((status.writers or {}).get(name)))] for name in names]
+    if boundaries:
+        titles += ["complete up to", "last heartbeat"]
+        for name, row in zip(names, rows, strict=True):
+            reached, beat = boundaries.get(name), (status.heartbeats or {}).get(name)
+            ago = None if beat is None else max(0, status.looked_us - beat.sent_us)
+            row += [
+                Cell("-" if reached is None else units.moment(reached)),
+                Cell("-" if ago is None else f"{units.duration(ago)} ago"),
+            ]
+    left = frozenset({"query", "complete up to"})
+    return columns(titles, rows, paint, left=left)
 
 
 def _stream_text(stream: StreamDescription) -> str:
@@ -78,6 +98,10 @@ def _facts(status: StreamStatus) -> Iterator[str]:
     else:
         first, last = units.moment(status.times.min_us), units.moment(status.times.max_us)
         yield f"event time        {column}: {first} to {last}"
+    if status.boundaries is not None:
+        stream, late = status.boundaries.stream, status.boundaries.total_late_rows
+        reached = "not known yet" if stream is None else units.moment(stream)
+        yield f"complete up to    {reached}; late rows: {late:,}"
     yield (
         f"on disk           data {units.size(status.data_bytes)} in "
         f"{units.some(status.data_files, 'file')}, manifests {units.size(status.manifests.bytes)} "

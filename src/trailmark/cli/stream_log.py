@@ -136,6 +136,7 @@ def _describe(manifest: Manifest, files: Sequence[DataFile], rows: int) -> dict[
         "total_rows": manifest.total_rows,
         "total_bytes": manifest.total_bytes,
         "writers": dict(manifest.writers),
+        "boundaries": None if manifest.boundaries is None else manifest.boundaries.to_json(),
     }
 
 

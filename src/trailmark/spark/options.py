@@ -16,6 +16,9 @@ from trailmark.streams.table import check_no_code
 from trailmark.streams.times import Span
 from trailmark.streams.view import STATE
 
+#: The column of the rows that `with_heartbeat` adds: when the sources were asked in vain.
+HEARTBEAT = "$heartbeat"
+
 _STARTS = ("startingOffsets", "startingBatch", "startingTimestamp")
 #: docs/streams.md explains them. Those for streams are ignored by other reads.
 READING = OptionNames(
@@ -41,6 +44,8 @@ WRITING = OptionNames(
     (
         "path",
         "timeColumn",
+        "delay",
+        "heartbeat",
         "partitionBy",
         "buckets",
         "retention",
@@ -126,6 +131,8 @@ class WriteOptions:
     retention: Retention
     compares_repeated: bool
     settings: LogSettings
+    delay_us: int | None = None
+    heartbeat: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -139,7 +146,7 @@ class WriteOptions:
                 where="partitionBy",
                 fix="Write their names with commas between, such as 'item_id,region'.",
             )
-        duration = given.text("retention")
+        duration, delay = given.text("retention"), given.text("delay")
         settings = LogSettings(
             durability=given.one_of("durability", tuple(each.value for each in Durability))
             or Durability.SYNCED,  # type: ignore[arg-type]
@@ -157,6 +164,8 @@ class WriteOptions:
             ),
             given.one_of("repeatedBatch", ("compare", "keep")) != "keep",
             settings,
+            None if delay is None else parse_duration(delay, "delay"),
+            given.text("heartbeat"),
         )
 
 

@@ -15,11 +15,12 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.types import StructType
 
 from trailmark.errors import SettingError
-from trailmark.spark.options import WriteOptions
+from trailmark.log import OperatorMeta
+from trailmark.spark.options import HEARTBEAT, WriteOptions
 from trailmark.spark.paths import named_in_full
 from trailmark.spark.schemas import arrow_schema, stored_form
 from trailmark.spark.storages import storage_at
-from trailmark.streams.description import open_stream
+from trailmark.streams.description import StreamDescription, open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.writer import NOT_PLANNED, Planned, StreamWriter, plan_writing
 
@@ -42,6 +43,8 @@ class WrittenFiles(spark.WriterCommitMessage):
     files: tuple[DataFile, ...]
     query_id: str | None
     planned: Planned
+    #: When all sources were asked and had nothing more, if the query says so.
+    asked_us: int | None = None
 
 
 class _Writing:
@@ -49,7 +52,8 @@ class _Writing:
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
-        stored = stored_form(schema)
+        self._has_heartbeats = HEARTBEAT in schema.names
+        stored = stored_form(StructType([each for each in schema if each.name != HEARTBEAT]))
         storage = storage_at(options.path, options.settings)
         # On the driver, before anything runs: wrong options and schemas are refused at the start.
         with named_in_full(options.path):
@@ -61,6 +65,7 @@ class _Writing:
                 buckets=options.buckets,
                 source_schema=stored.jsonValue(),
             )
+            _check_promises(options, self._meta, self._has_heartbeats)
             self._planned = plan_writing(storage, self._meta)
 
     def stream(self, planned: Planned) -> StreamWriter:
@@ -73,13 +78,16 @@ class _Writing:
             options.retention,
             planned=planned,
             compares_repeated=options.compares_repeated,
+            delay_us=options.delay_us,
         )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFiles:
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
-        files = self.stream(self._planned).write(batches)
-        return WrittenFiles(tuple(files), query_id, self._planned)
+        asked: list[int] = []
+        rows = _without_heartbeats(batches, asked) if self._has_heartbeats else batches
+        files = self.stream(self._planned).write(rows, query_id)
+        return WrittenFiles(tuple(files), query_id, self._planned, max(asked, default=None))
 
     def of(self, messages: _Messages) -> tuple[StreamWriter, list[DataFile]]:
         """What commits or discards the files of all tasks, and these.
@@ -95,10 +103,51 @@ def _after(planned: Planned) -> int:
     return planned.after
 
 
+def _without_heartbeats(
+    batches: Iterator[pa.RecordBatch], asked: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """The rows that are to be kept; times of heartbeats go to the list."""
+    for batch in batches:
+        times = batch.column(HEARTBEAT)
+        if times.null_count < len(times):
+            asked += times.drop_null().cast(pa.int64()).to_pylist()
+            batch = batch.filter(times.is_null())
+        yield batch.drop_columns([HEARTBEAT])
+
+
+def _check_promises(options: WriteOptions, meta: OperatorMeta, has_heartbeats: bool) -> None:
+    """Refuses heartbeats and delays that would say nothing."""
+    if options.heartbeat is not None and not has_heartbeats:
+        raise SettingError(
+            "Spark runs no batch while its sources are silent, so a sink alone cannot say so.",
+            where="heartbeat",
+            fix=f"Write tm.with_heartbeat(df, {options.heartbeat!r}) in place of df.",
+        )
+    if has_heartbeats and options.delay_us is None:
+        raise SettingError(
+            "A heartbeat says that the stream is complete up to a time: by the clock, less a delay "
+            "that is not given.",
+            where="delay",
+            fix='For example .option("delay", "1 second").',
+        )
+    if options.delay_us is not None and StreamDescription.of(meta).time_column is None:
+        raise SettingError(
+            "A delay is about the times of rows, and the stream has no time column.",
+            where="delay",
+            fix="Name it with the option timeColumn. A stream that was begun without one stays so.",
+        )
+
+
 class TrailmarkWriter(spark.DataSourceArrowWriter):
     """Adds a DataFrame to a stream, as one batch."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        if options.delay_us is not None or options.heartbeat is not None:
+            raise SettingError(
+                "A job promises nothing about rows that others are still to write.",
+                where="delay, heartbeat",
+                fix="Leave them out; they are for writeStream.",
+            )
         self._writing = _Writing(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> spark.WriterCommitMessage:
@@ -133,7 +182,9 @@ class TrailmarkStreamWriter(DataSourceStreamArrowWriter):
                 where="sql.streaming.queryId",
                 fix="Start the query as usual, with writeStream...start().",
             )
-        stream.commit(files, query_id, batchId)
+        asked = [each.asked_us for each in messages if isinstance(each, WrittenFiles)]
+        known = [each for each in asked if each is not None]
+        stream.commit(files, query_id, batchId, max(known, default=None))
 
     def abort(self, messages: list[spark.WriterCommitMessage | None], batchId: int) -> None:
         stream, files = self._writing.of(messages)

@@ -47,6 +47,8 @@ class DataFile:
     time_range: TimeRange | None
     #: Of its rows, see `Fingerprint`; 0 if it is not known.
     digest: int = 0
+    #: A time, and how many rows have an earlier one, if whoever wrote it has counted them.
+    counted: tuple[int, int] | None = None
 
     @property
     def path(self) -> str:
@@ -93,6 +95,7 @@ def write_file(
     time_range: TimeRange | None,
     codecs: Codecs,
     now_us: int,
+    counted: tuple[int, int] | None = None,
 ) -> DataFile:
     """Put rows into a file of their own. Nobody reads it before a manifest names it."""
     identity = LogIdentity(Stream.DATA, log_id, bucket)
@@ -103,7 +106,8 @@ def write_file(
     encoded = encode_segment(footer, [(FrameKind.INPUT, rows)], codecs)
     name = f"{now_us:0{_TIME_DIGITS}d}-{uuid.uuid4().hex}.seg"
     size = encoded.bytes
-    file = DataFile(name, bucket, rows.num_rows, size, encoded.checksum, time_range, digest.digest)
+    known = (bucket, rows.num_rows, size, encoded.checksum, time_range, digest.digest, counted)
+    file = DataFile(name, *known)
     created = storage.publish(file.path, encoded.parts)
     assert created, "a name of its own"
     return file

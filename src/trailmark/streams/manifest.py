@@ -11,14 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from trailmark.errors import MissingSegment
 from trailmark.log import Footer, OperatorMeta, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.damage import Origin
 from trailmark.log.footer import LARGEST_DIGEST
 from trailmark.log.json_text import object_of, whole
 from trailmark.log.names import LARGEST_BATCH
-from trailmark.records import NO_BATCH, Fingerprint, Stream
+from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, SegmentLink, Stream
 from trailmark.settings import LogSettings
+from trailmark.streams.boundaries import Boundaries
 from trailmark.streams.files import DataFile, rows_of
 from trailmark.values import dataclass
 
@@ -47,6 +49,8 @@ class Manifest:
         The number of the last batch of every query, and what was in it: a query that commits
         another one under that number has lost its place. None of those that were last committed by
         a Trailmark which did not keep them.
+    boundaries
+        Up to which time the stream is complete; None if nobody has promised anything.
     """
 
     batch: int
@@ -56,6 +60,7 @@ class Manifest:
     total_rows: int
     total_bytes: int
     fingerprints: Mapping[str, tuple[int, Fingerprint]] = field(default_factory=dict)
+    boundaries: Boundaries | None = None
 
     @property
     def rows(self) -> int:
@@ -76,6 +81,7 @@ class Manifest:
             digests = stored.get("digests", [0] * len(files))
             writers = object_of(stored["writers"])
             known = object_of(stored.get("fingerprints", {}))
+            promised = stored.get("boundaries")
             return cls(
                 footer.batch,
                 tuple(DataFile.from_json(*each) for each in zip(files, digests, strict=True)),
@@ -84,6 +90,7 @@ class Manifest:
                 whole(stored["total_rows"], 0, 2**63 - 1),
                 whole(stored["total_bytes"], 0, 2**63 - 1),
                 {query: _rows_from_json(*each) for query, each in known.items()},
+                None if promised is None else Boundaries.from_json(promised),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise origin.mismatch(0, f"this is no manifest of a batch ({error!r})") from error
@@ -95,7 +102,10 @@ def _rows_from_json(batch: object, rows: object, digest: object) -> tuple[int, F
 
 
 def manifest_attributes(
-    files: Sequence[DataFile], before: Manifest | None, given: QueryBatch | None
+    files: Sequence[DataFile],
+    before: Manifest | None,
+    given: QueryBatch | None,
+    boundaries: Boundaries | None = None,
 ) -> dict[str, Any]:
     """The attributes of a new batch's footer; ``given`` if it is a query's."""
     rows, size = (0, 0) if before is None else (before.total_rows, before.total_bytes)
@@ -104,7 +114,9 @@ def manifest_attributes(
     if given is not None:
         writers[given.writer] = given.number
         fingerprints[given.writer] = (given.number, rows_of(files))
+    promised = {} if boundaries is None else {"boundaries": boundaries.to_json()}
     return {
+        **promised,
         "digests": [file.digest for file in files],
         "files": [file.to_json() for file in files],
         "fingerprints": {
@@ -144,3 +156,18 @@ def read_manifest(log: StreamLog, batch: int) -> Manifest:
     """The manifest of a batch."""
     footer, _ = log.read_footer(batch)
     return Manifest.of(footer, Origin(log.reader.segment_path(batch)))
+
+
+def newest_manifest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:
+    """The newest manifest, if there is one, and what the next one is linked to."""
+    while True:
+        batch = log.newest()
+        if batch == NO_BATCH:
+            return None, START_OF_LOG
+        try:
+            footer, checksum = log.read_footer(batch)
+        except MissingSegment:
+            if log.newest() == batch:
+                raise
+            continue  # others have committed, and trimmed it, since it was the newest
+        return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)

@@ -16,8 +16,11 @@ from trailmark.status.picture import LogFiles
 from trailmark.status.read import LOOK_BACK, files_of
 from trailmark.status.read_only import ReadOnly
 from trailmark.status.readers import ReaderStatus, read_readers
+from trailmark.streams.boundaries import Boundaries
 from trailmark.streams.description import StreamDescription
+from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats
 from trailmark.streams.manifest import Manifest, joined, read_manifest
+from trailmark.streams.promises import promised
 from trailmark.streams.stored import StreamFiles
 from trailmark.values import dataclass
 
@@ -70,6 +73,10 @@ class StreamStatus:
         From the earliest to the latest event time of what is there; None if there is none.
     writers
         The last batch of every query that has written, in the query's own numbers.
+    boundaries
+        Up to which time the stream is complete, by its writers; None if nobody promises anything.
+    heartbeats
+        What each writer last said while it had no rows.
     readers
         Named readers.
     problem
@@ -90,6 +97,8 @@ class StreamStatus:
     total: Amount | None = None
     times: TimeRange | None = None
     writers: Mapping[str, int] | None = None
+    boundaries: Boundaries | None = None
+    heartbeats: Mapping[str, Heartbeat] | None = None
     readers: tuple[ReaderStatus, ...] = ()
     problem: str = ""
 
@@ -120,6 +129,8 @@ class StreamStatus:
             "total": _amount(self.total),
             "time_range_us": None if times is None else [times.min_us, times.max_us],
             "writers": dict(self.writers or {}),
+            "boundaries": None if self.boundaries is None else self.boundaries.to_json(),
+            "heartbeats": {name: asdict(each) for name, each in (self.heartbeats or {}).items()},
             "readers": [reader.describe() for reader in self.readers],
             "manifests": asdict(self.manifests),
             "data": {"files": self.data_files, "bytes": self.data_bytes},
@@ -147,6 +158,7 @@ class StreamStatusReader:
         """The picture as of now."""
         catalog, footers, problem = self._footers.read()
         recent, broken = _manifests(self._files.log, footers)
+        heartbeats = newest_heartbeats(self._files.storage)
         data = [
             entry
             for bucket in self._files.buckets
@@ -159,6 +171,8 @@ class StreamStatusReader:
             manifests=files_of(catalog),
             data_files=len(data),
             data_bytes=sum(entry.size for entry in data),
+            boundaries=promised(recent[0] if recent else None, heartbeats),
+            heartbeats=heartbeats,
             readers=self._readers(catalog.newest() + 1, recent[0] if recent else None),
             problem=problem or broken,
         )

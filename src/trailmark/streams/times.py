@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 
+import pyarrow as pa
+
 from trailmark.errors import SettingError
 from trailmark.log import TimeRange
 from trailmark.values import dataclass
+
+#: The least and the greatest number that a time can be in its unit.
+EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +78,23 @@ def _parse(text: str) -> datetime:
         return datetime(day.year, day.month, day.day)
     # Python 3.10 knows no Z.
     return datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
+
+
+def first_in_unit(first_us: int, unit: str) -> int:
+    """The least number of a unit that is not before a time; a whole number of any size."""
+    if unit == "ns":
+        return first_us * 1000
+    return -(-first_us // {"s": 1_000_000, "ms": 1_000, "us": 1}[unit])
+
+
+def count_before(times: pa.ChunkedArray, before_us: int) -> int:
+    """How many of the times of a column are before one."""
+    import pyarrow.compute as pc  # not for those who only commit
+
+    first = first_in_unit(before_us, times.type.unit)
+    if first > LATEST:
+        return len(times) - times.null_count
+    if first <= EARLIEST:
+        return 0
+    is_before = pc.less(times.cast(pa.int64()), pa.scalar(first, pa.int64()))
+    return int(pc.sum(is_before).as_py() or 0)

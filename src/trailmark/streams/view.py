@@ -16,7 +16,7 @@ from trailmark.records import NO_BATCH, Stream
 from trailmark.streams.description import StreamDescription, is_stream
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.manifest import manifest_log, read_manifest
-from trailmark.streams.times import Span
+from trailmark.streams.times import EARLIEST, LATEST, Span, first_in_unit
 from trailmark.values import dataclass
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 #: What an operator has open, as records that are asked for. No log holds them, they are rebuilt:
 #: see `operator_state`.
 STATE = "state"
-
-#: The largest number that a time can be in its unit.
-_LATEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +232,13 @@ def rows_within(rows: pa.RecordBatch, time_column: str | None, span: Span) -> pa
 
     times = rows.column(time_column)
     first, last = _in_unit(span, times.type.unit)
-    if first > _LATEST or last < -_LATEST - 1:
+    if first > LATEST or last < EARLIEST:
         return rows.slice(0, 0)
     numbers = times.cast(pa.int64())
     is_wanted = pc.is_valid(numbers)
-    if first > -_LATEST - 1:
+    if first > EARLIEST:
         is_wanted = pc.and_(is_wanted, pc.greater_equal(numbers, pa.scalar(first, pa.int64())))
-    if last < _LATEST:
+    if last < LATEST:
         is_wanted = pc.and_(is_wanted, pc.less_equal(numbers, pa.scalar(last, pa.int64())))
     return rows.filter(is_wanted)
 
@@ -250,6 +247,6 @@ def _in_unit(span: Span, unit: str) -> tuple[int, int]:
     """The ends of a span in a column's unit: whole numbers of any size, both included."""
     per_unit = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}[unit]
     factor = 1_000 if unit == "ns" else 1
-    first = -_LATEST - 1 if span.first_us is None else -(-span.first_us // per_unit) * factor
-    last = _LATEST if span.last_us is None else span.last_us // per_unit * factor
+    first = EARLIEST if span.first_us is None else first_in_unit(span.first_us, unit)
+    last = LATEST if span.last_us is None else span.last_us // per_unit * factor
     return first, last

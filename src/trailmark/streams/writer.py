@@ -7,12 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from trailmark.errors import BatchGoesBackward, LogError, MissingSegment, TrailmarkError
+from trailmark.errors import (
+    BatchGoesBackward,
+    LogError,
+    MissingSegment,
+    SettingError,
+    TrailmarkError,
+)
 from trailmark.kernel.columns import contiguous
-from trailmark.log import Codecs, OperatorMeta, Origin, Storage, StreamLog, TimeRange
+from trailmark.log import Codecs, OperatorMeta, Storage, StreamLog, TimeRange
 from trailmark.log.clock import Clock, wall_clock_us
-from trailmark.records import NO_BATCH, START_OF_LOG, SegmentLink
+from trailmark.records import NO_BATCH
 from trailmark.settings import MIB, LogSettings
+from trailmark.streams.boundaries import Boundaries
 from trailmark.streams.buckets import Buckets
 from trailmark.streams.conform import conform
 from trailmark.streams.description import StreamDescription
@@ -22,8 +29,10 @@ from trailmark.streams.manifest import (
     joined_times,
     manifest_attributes,
     manifest_log,
+    newest_manifest,
     read_manifest,
 )
+from trailmark.streams.promises import Promises
 from trailmark.streams.repeats import QueryBatch
 from trailmark.streams.retention import Retention, trim_stream
 from trailmark.values import dataclass
@@ -59,7 +68,7 @@ NOT_PLANNED = Planned(NO_BATCH, 0)
 
 def plan_writing(storage: Storage, meta: OperatorMeta, clock: Clock = wall_clock_us) -> Planned:
     """Look where a stream stands, before tasks write to it."""
-    newest, link = _newest(manifest_log(storage, meta))
+    newest, link = newest_manifest(manifest_log(storage, meta))
     return Planned(link.batch, max(clock(), 0 if newest is None else newest.written_us))
 
 
@@ -80,6 +89,9 @@ class StreamWriter:
         Where the stream stood when the writing was planned; see `plan_writing`.
     compares_repeated
         Whether a batch that a query commits again must have the rows that it had.
+    delay_us
+        How much older than the newest row of a query one of its later rows may be. With it, and a
+        time column, queries promise boundaries.
     """
 
     def __init__(
@@ -92,6 +104,7 @@ class StreamWriter:
         planned: Planned = NOT_PLANNED,
         *,
         compares_repeated: bool = True,
+        delay_us: int | None = None,
     ) -> None:
         self._storage = storage
         self._meta = meta
@@ -101,11 +114,19 @@ class StreamWriter:
         self._planned = planned
         self._compares_repeated = compares_repeated
         self._stream = StreamDescription.of(meta)
+        self._promises = Promises(storage, meta, delay_us, clock)
         self._buckets = Buckets.of(self._stream)
         self._codecs = Codecs(self._settings.compression)
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
-        """Put the rows of a task into data files. They are on disk, and part of nothing yet."""
+    def write(self, batches: Iterable[pa.RecordBatch], writer: str | None = None) -> list[DataFile]:
+        """Put the rows of a task into data files. They are on disk, and part of nothing yet.
+
+        With the name of the writer, late rows are counted meanwhile; `commit` would have to read
+        the files again.
+        """
+        late_before = None
+        if writer is not None and self._promises.are_made:
+            late_before = self._promises.late_before(writer, newest_manifest(self._manifests())[0])
         files: list[DataFile] = []
         waiting: list[pa.RecordBatch] = []
         size = 0
@@ -113,20 +134,25 @@ class StreamWriter:
             waiting.append(rows)
             size += rows.nbytes
             if size >= _FILE_BYTES:
-                files += self._write(waiting)
+                files += self._write(waiting, late_before)
                 waiting, size = [], 0
         if waiting:
-            files += self._write(waiting)
+            files += self._write(waiting, late_before)
         return files
 
     def commit(
-        self, files: Sequence[DataFile], writer: str | None = None, number: int | None = None
+        self,
+        files: Sequence[DataFile],
+        writer: str | None = None,
+        number: int | None = None,
+        asked_us: int | None = None,
     ) -> int:
         """Make a batch of the files; returns its place in the stream, or NO_BATCH.
 
         With the name of a writer and its own number of the batch, the batch is taken once: when it
         was committed before, these files are discarded, and so they are when they are refused for
-        holding other rows than it had. A batch without rows is none.
+        holding other rows than it had. A batch without rows is none; but if the writer's source was
+        asked at a time ``asked_us``, by the clock, and had nothing more, that is promised.
         """
         given = None
         if writer is not None and number is not None:
@@ -135,7 +161,7 @@ class StreamWriter:
             return NO_BATCH
         log = self._manifests()
         while True:
-            before, link = _newest(log)
+            before, link = newest_manifest(log)
             if given is not None and self._has(log, before, given):
                 # Whoever committed it may have died before the last sync, and these rows are the
                 # only others there are.
@@ -143,6 +169,8 @@ class StreamWriter:
                 self.discard(files)
                 return NO_BATCH
             if not files:
+                if given is not None and asked_us is not None:
+                    self._promises.send(given.writer, given.number, before, asked_us)
                 return NO_BATCH
             batch = 0 if before is None else before.batch + 1
             try:
@@ -152,16 +180,37 @@ class StreamWriter:
                     previous=link,
                     fingerprint=rows_of(files),
                     time_range=joined_times(files),
-                    attributes=manifest_attributes(files, before, given),
+                    attributes=manifest_attributes(
+                        files, before, given, self._promises.after(before, writer, files, asked_us)
+                    ),
                 )
             except BatchGoesBackward:
-                if _newest(log)[1] == link:
+                if newest_manifest(log)[1] == link:
                     raise  # nobody has gone on: the newest manifest is lost
                 continue  # the place was taken, and trimmed since
             if published.created:
                 break  # otherwise somebody else has taken the place: try the next one
         self._keep_up(batch)
         return batch
+
+    def send_heartbeat(self, writer: str, asked_us: int) -> None:
+        """Promise that a writer's source was asked at a time and had nothing more."""
+        if not self._promises.are_made:
+            raise SettingError(
+                "A heartbeat is a promise by the clock, less a delay that was not given.",
+                where="delay",
+                fix='Give one when the writer is opened, such as delay="1 second".',
+            )
+        self._promises.send(writer, None, newest_manifest(self._manifests())[0], asked_us)
+
+    def last(self, writer: str) -> int:
+        """The number of the last batch of a writer, in its own numbers, or NO_BATCH."""
+        newest, _ = newest_manifest(self._manifests())
+        return NO_BATCH if newest is None else newest.writers.get(writer, NO_BATCH)
+
+    def boundaries(self) -> Boundaries | None:
+        """What all writers promise by now; None if nobody promises anything."""
+        return self._promises.known(newest_manifest(self._manifests())[0])
 
     def _has(self, log: StreamLog, newest: Manifest | None, given: QueryBatch) -> bool:
         try:
@@ -200,7 +249,7 @@ class StreamWriter:
         except TrailmarkError as error:
             _log.warning("Batch %d is committed, but the stream was not tended: %s", batch, error)
 
-    def _write(self, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
+    def _write(self, batches: Sequence[pa.RecordBatch], late_before: int | None) -> list[DataFile]:
         rows = pa.Table.from_batches(batches, self._stream.schema)
         return [
             write_file(
@@ -211,6 +260,7 @@ class StreamWriter:
                 self._times(part),
                 self._codecs,
                 max(self._clock(), self._planned.at_us),
+                self._promises.counted(part, late_before),
             )
             for bucket, part in self._buckets.split(rows)
         ]
@@ -246,20 +296,6 @@ def _larger(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
             waiting, count, size = [], 0, 0
     if waiting:
         yield contiguous(pa.Table.from_batches(waiting, schema))
-
-
-def _newest(log: StreamLog) -> tuple[Manifest | None, SegmentLink]:
-    while True:
-        batch = log.newest()
-        if batch == NO_BATCH:
-            return None, START_OF_LOG
-        try:
-            footer, checksum = log.read_footer(batch)
-        except MissingSegment:
-            if log.newest() == batch:
-                raise
-            continue  # others have committed, and trimmed it, since it was the newest
-        return Manifest.of(footer, Origin(log.directory)), SegmentLink(batch, checksum)
 
 
 def _settle(log: StreamLog, batch: int) -> None:

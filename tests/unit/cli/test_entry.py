@@ -17,7 +17,9 @@ from tests.support.written import Written
 from trailmark.cli import main
 from trailmark.cli.parser import make_parser
 
-_COMMANDS = ("status", "log", "verify", "readers", "recover", "trim", "merge", "truncate")
+_COMMANDS = (
+    *("status", "log", "verify", "readers", "writers", "recover", "trim", "merge", "truncate"),
+)
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +121,7 @@ def test_no_command_imports_pyspark_or_pandas(arguments: list[str], counted: Wri
         ["log", "--records", "--batch", "2:3", "--key", "item=3"],
         ["verify"],
         ["readers"],
+        ["writers"],
         ["trim", "--before-batch", "3"],
         ["merge"],
     ],

@@ -35,6 +35,8 @@ _COMMANDS = (
     ["verify"],
     ["readers"],
     ["readers", "--forget", "nobody"],
+    ["writers"],
+    ["writers", "--forget", "nobody"],
     ["trim", "--before-batch", "1", "--dry-run"],
     ["merge"],
     ["recover", "--dry-run"],

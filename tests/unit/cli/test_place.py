@@ -15,6 +15,7 @@ _COMMANDS = {
     "log": [],
     "verify": [],
     "readers": [],
+    "writers": [],
     "recover": ["--dry-run"],
     "trim": ["--before-batch", "3"],
     "merge": [],

@@ -1,0 +1,72 @@
+"""``trailmark writers``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from trailmark.cli.codes import OK
+from trailmark.cli.place import find_logs, holds_stream
+from trailmark.cli.question import check_can_ask, says_yes
+from trailmark.cli.stream_drawing import writer_lines
+from trailmark.cli.terminal import Paint
+from trailmark.errors import SettingError
+from trailmark.log import Storage
+from trailmark.streams.promises import let_go
+from trailmark.streams.status import StreamStatus, StreamStatusReader
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lists those who write to a stream, or lets one go."""
+    storage = find_logs(options.path)
+    if not holds_stream(storage):
+        raise SettingError(
+            "This path holds the logs of an operator, which only its own query writes.",
+            where="PATH",
+            fix="Give the path of a written stream.",
+        )
+    status = StreamStatusReader(storage, look_back=1).read()
+    if options.forget is not None:
+        return _forget(storage, status, options)
+    if options.json:
+        described = status.describe()
+        shown = {each: described[each] for each in ("writers", "boundaries", "heartbeats")}
+        print(json.dumps({"path": options.path, **shown}, indent=1))
+    else:
+        lines = writer_lines(status, Paint(sys.stdout))
+        print("\n".join(lines or [f"{options.path}: nobody has written under a name"]))
+    return OK
+
+
+def _forget(storage: Storage, status: StreamStatus, options: argparse.Namespace) -> int:
+    known = [] if status.boundaries is None else sorted(status.boundaries.writers)
+    if options.forget not in known:
+        raise SettingError(
+            f"There is no writer {options.forget!r} that the boundary of the stream waits for.",
+            where="--forget",
+            fix=f"It waits for {', '.join(known)}." if known else "It waits for nobody.",
+        )
+    if not options.yes and not _is_wanted(status, options):
+        print("Nothing was changed.")
+        return OK
+    let_go(storage, options.forget, status.looked_us)
+    if options.json:
+        print(json.dumps({"path": options.path, "forgotten": options.forget}))
+    else:
+        print(f"{options.path}: nobody waits for writer {options.forget} any more.")
+    return OK
+
+
+def _is_wanted(status: StreamStatus, options: argparse.Namespace) -> bool:
+    check_can_ask(options, "lets a writer go")
+    paint = Paint(sys.stdout)
+    print("\n".join(writer_lines(status, paint)))
+    print(
+        paint(
+            "Readers then go on without it. Should it write again, it counts again, and what "
+            "it brings too late is late for good.",
+            "warning",
+        )
+    )
+    return says_yes()

@@ -116,6 +116,42 @@ def test_rows_and_types_are_those_of_sparks_own_join(
     assert sides.joined(how).dtypes == sides.joined_by_spark(how).dtypes
 
 
+@pytest.mark.parametrize("how", ["left", "right"])
+def test_who_found_nobody_comes_out_in_the_batch_in_which_spark_says_so(
+    spark: SparkSession, tmp_path: Path, few_partitions: None, how: str
+) -> None:
+    """Rows at every third of a millisecond around the last that may leave."""
+    sides = Sides(spark, tmp_path, 0)
+    span = 8 if how == "left" else 3
+    end = _START + 100 * _SECOND + 400
+    around = [end - (5 + span) * _SECOND + 333 * n for n in range(-9, 10)]
+    others = [end] * 2
+    for feed, name, times, delay in (
+        (sides.left, "seen", around if how == "left" else others, 0),
+        (sides.right, "clicked", around if how == "right" else others, -3 * _SECOND),
+    ):
+        value = "ad" if name == "seen" else "price"
+        kind = pa.string() if name == "seen" else pa.float64()
+        # The watermark is the least of both: they have other delays.
+        given = [*times, end + delay]
+        keys = [n if name == "seen" else 1000 + n for n in range(len(given))]
+        feed.add(
+            pa.table(
+                {
+                    "key": pa.array(keys, pa.int32()),
+                    name: pa.array(given, pa.timestamp("us", "UTC")),
+                    value: pa.array(range(len(given)), pa.int64()).cast(kind),
+                }
+            )
+        )
+    query, theirs = Query(tmp_path / "ours"), Query(tmp_path / "theirs")
+    query.run(sides.joined(how))
+    theirs.run(sides.joined_by_spark(how))
+    found = query.rows(spark)
+    assert found == theirs.rows(spark)
+    assert 3 <= found.total() < len(around), "some have left, and some have not"
+
+
 def test_dataframes_that_do_not_stream_are_joined_at_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -179,13 +179,23 @@ class JoinOracle:
         if case.is_nearest and side == 0:
             self._answer(watermark, outcome)
         for each in self._waiting[side]:
-            last = each.time + (case.within.after if side == 0 else case.within.before)
-            if last > watermark and not self._is_followed(each, side, watermark):
+            if self._waits(each, side, watermark):
                 staying.append(each)
             elif case.keeps[side] and not each.has_matched:
                 pair = (each.row, None) if side == 0 else (None, each.row)
                 outcome.results.append(case.result(*pair))
         self._waiting[side][:] = staying
+
+    def _waits(self, each: Waiting, side: int, watermark: int) -> bool:
+        """Spark counts in whole milliseconds, and a tuple whose last partner could come at the
+        very time of the watermark leaves with the next of these. It has no joins with the
+        nearest."""
+        within = self._case.within
+        assert within is not None
+        reach = within.after if side == 0 else within.before
+        if self._case.is_nearest:
+            return each.time + reach > watermark and not self._is_followed(each, side, watermark)
+        return each.time > ((watermark - reach) // 1000 - 1) * 1000
 
     def _is_followed(self, each: Waiting, side: int, watermark: int) -> bool:
         """Whether a later one of the same key is nearer to all that may come, where there is no

@@ -15,6 +15,8 @@ _EARLIEST = -(1 << 63)
 #: No time and no count is beyond it, and sums of two stay within 64 bits.
 _NO_END = 1 << 61
 
+_MILLISECOND = 1000
+
 Windows = tuple[LastTuples, LastTuples]
 
 
@@ -103,10 +105,15 @@ class JoinRules:
         return (False, False) if self.is_nearest else (left.keeps, right.keeps)
 
     def may_leave(self, side: int, watermark: int | None) -> int | None:
-        """Up to which time tuples of a side may have nobody to wait for any more."""
+        """Up to which time tuples of a side may have nobody to wait for any more.
+
+        By Spark's rule, which is in whole milliseconds, and one later than it need be: rows come
+        out in the batch in which they would come out of its own join. The nearest it does not have.
+        """
         if watermark is None or self.within is None:
             return None
-        return watermark - self.within.reaches[side] if self.by_time[side] else watermark
+        last = watermark - self.within.reaches[side] if self.by_time[side] else watermark
+        return last if self.is_nearest else last - last % _MILLISECOND - _MILLISECOND
 
     def matched_times(
         self, side: int, others: Numbers, watermark: int | None

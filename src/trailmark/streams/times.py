@@ -93,7 +93,7 @@ def count_before(times: pa.ChunkedArray, before_us: int) -> int:
 
     first = first_in_unit(before_us, times.type.unit)
     if first > LATEST:
-        return len(times) - times.null_count
+        return len(times) - int(times.null_count)
     if first <= EARLIEST:
         return 0
     is_before = pc.less(times.cast(pa.int64()), pa.scalar(first, pa.int64()))

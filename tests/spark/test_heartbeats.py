@@ -113,7 +113,7 @@ def test_a_query_that_follows_is_not_disturbed_by_heartbeats(
     finally:
         writing.stop()
     assert len(manifests(path)) == 1, "heartbeats are no batches"
-    assert len(list(Path(path, "heartbeats").iterdir())) <= 2
+    assert len(list(Path(path, "heartbeats").iterdir())) <= 2, "the newest of a writer"
 
 
 def _is_older(path: Path, batches: int) -> bool:
@@ -189,6 +189,12 @@ def test_promises_that_say_nothing_are_refused_at_the_start(
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
             availableNow=True
         ).start(str(tmp_path / "stream")).awaitTermination()
+
+
+def test_heartbeats_in_a_job_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(3).selectExpr("id", "current_timestamp() as `$heartbeat`")
+    with pytest.raises(Exception, match="for a query that goes on"):
+        rows.write.format("trailmark").mode("append").save(str(tmp_path / "stream"))
 
 
 def test_a_job_promises_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,49 +8,56 @@ from dataclasses import dataclass, field
 
 @dataclass
 class PlainPromises:
-    """Times are whole microseconds; ``own`` is the boundary of every writer that promises."""
+    """Times are whole microseconds; ``own`` is the boundary of every writer that is waited for,
+    ``gone`` that of those that are not any more."""
 
     own: dict[str, int | None] = field(default_factory=dict)
+    gone: dict[str, int | None] = field(default_factory=dict)
     stream: int | None = None
     late_rows: list[int] = field(default_factory=list)
-    gone: dict[str, int | None] = field(default_factory=dict)
     #: Whether a batch says so: whoever promises nothing does not look for heartbeats alone.
     is_told: bool = False
 
-    def commit(self, writer: str | None, times: Sequence[int | None], delay: int | None) -> None:
+    def commit(
+        self,
+        writer: str | None,
+        times: Sequence[int | None],
+        delay: int | None,
+        asked: int | None = None,
+    ) -> None:
         """A batch with rows; ``delay`` if the writer promises anything."""
-        is_known = writer is not None and delay is not None
-        self.is_told = self.is_told or is_known
-        limits = [self.stream] if self.is_told else []
-        if is_known:
-            limits.append(self.own.get(writer, self.gone.get(writer)))  # type: ignore[arg-type]
-        late = 0
-        for time in times:
-            if time is not None and any(limit is not None and time < limit for limit in limits):
-                late += 1
-        self.late_rows.append(late)
-        if is_known:
-            assert writer is not None
-            assert delay is not None
-            self.own.setdefault(writer, self.gone.pop(writer, None))
-            for time in times:
-                if time is not None:
-                    self._reach(writer, time - delay)
-        self._look()
+        if writer is None or delay is None:
+            self.late_rows.append(self._count(times, [self.stream] if self.is_told else []))
+            return
+        self.is_told = True
+        promised = self.own.get(writer, self.gone.get(writer))
+        self.late_rows.append(self._count(times, [promised, self.stream]))
+        reached = [time - delay for time in times if time is not None]
+        if asked is not None:
+            reached.append(asked - delay)
+        self._reach(writer, reached)
 
     def heartbeat(self, writer: str, asked: int, delay: int) -> None:
-        self.own.setdefault(writer, self.gone.pop(writer, None))
-        self._reach(writer, asked - delay)
-        self._look()
+        self._reach(writer, [asked - delay])
 
     def let_go(self, writer: str) -> None:
         if writer in self.own:
             self.gone[writer] = self.own.pop(writer)
         self._look()
 
-    def _reach(self, writer: str, boundary: int) -> None:
-        before = self.own.get(writer)
-        self.own[writer] = boundary if before is None or boundary > before else before
+    def _count(self, times: Sequence[int | None], limits: Sequence[int | None]) -> int:
+        late = 0
+        for time in times:
+            if time is not None and any(limit is not None and time < limit for limit in limits):
+                late += 1
+        return late
+
+    def _reach(self, writer: str, reached: Sequence[int]) -> None:
+        """A writer never goes back, and one that is new begins where the stream is."""
+        before = [self.own.get(writer), self.gone.pop(writer, None), self.stream]
+        known = [each for each in before if each is not None]
+        self.own[writer] = max([*known, *reached], default=None)
+        self._look()
 
     def _look(self) -> None:
         """The stream has come as far as the last of its writers, and never goes back."""

@@ -115,6 +115,7 @@ def _warnings(status: StreamStatus) -> Iterator[str]:
             f"{status.problem} Figures are those of batch {units.batch(status.batch)}. Run "
             "trailmark verify."
         )
+    yield from status.heartbeat_problems
     oldest = status.manifests.oldest
     for reader in status.readers:
         if reader.needs is not None and reader.needs < oldest:

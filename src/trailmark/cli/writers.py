@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from trailmark.cli.codes import OK
+from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import find_logs, holds_stream
 from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.stream_drawing import writer_lines
@@ -36,7 +36,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         lines = writer_lines(status, Paint(sys.stdout))
         print("\n".join(lines or [f"{options.path}: nobody has written under a name"]))
-    return OK
+    for problem in status.heartbeat_problems:
+        print(f"trailmark writers: {problem}", file=sys.stderr)
+    return WRONG if status.heartbeat_problems else OK
 
 
 def _forget(storage: Storage, status: StreamStatus, options: argparse.Namespace) -> int:
@@ -50,7 +52,13 @@ def _forget(storage: Storage, status: StreamStatus, options: argparse.Namespace)
     if not options.yes and not _is_wanted(status, options):
         print("Nothing was changed.")
         return OK
-    let_go(storage, options.forget, status.looked_us)
+    seen = (status.heartbeats or {}).get(options.forget)
+    if not let_go(storage, options.forget, status.looked_us, seen):
+        raise SettingError(
+            f"Writer {options.forget} has just sent a heartbeat.",
+            where="--forget",
+            fix="Stop it first. Nothing was changed.",
+        )
     if options.json:
         print(json.dumps({"path": options.path, "forgotten": options.forget}))
     else:

@@ -15,12 +15,12 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.types import StructType
 
 from trailmark.errors import SettingError
-from trailmark.log import OperatorMeta
+from trailmark.log import Storage
 from trailmark.spark.options import HEARTBEAT, WriteOptions
 from trailmark.spark.paths import named_in_full
 from trailmark.spark.schemas import arrow_schema, stored_form
 from trailmark.spark.storages import storage_at
-from trailmark.streams.description import StreamDescription, open_stream
+from trailmark.streams.description import check_delay, open_stream
 from trailmark.streams.files import DataFile
 from trailmark.streams.writer import NOT_PLANNED, Planned, StreamWriter, plan_writing
 
@@ -57,6 +57,7 @@ class _Writing:
         storage = storage_at(options.path, options.settings)
         # On the driver, before anything runs: wrong options and schemas are refused at the start.
         with named_in_full(options.path):
+            _check_promises(options, storage, self._has_heartbeats)
             self._meta = open_stream(
                 storage,
                 arrow_schema(stored),
@@ -65,7 +66,6 @@ class _Writing:
                 buckets=options.buckets,
                 source_schema=stored.jsonValue(),
             )
-            _check_promises(options, self._meta, self._has_heartbeats)
             self._planned = plan_writing(storage, self._meta)
 
     def stream(self, planned: Planned) -> StreamWriter:
@@ -115,7 +115,7 @@ def _without_heartbeats(
         yield batch.drop_columns([HEARTBEAT])
 
 
-def _check_promises(options: WriteOptions, meta: OperatorMeta, has_heartbeats: bool) -> None:
+def _check_promises(options: WriteOptions, storage: Storage, has_heartbeats: bool) -> None:
     """Refuses heartbeats and delays that would say nothing."""
     if options.heartbeat is not None and not has_heartbeats:
         raise SettingError(
@@ -130,18 +130,20 @@ def _check_promises(options: WriteOptions, meta: OperatorMeta, has_heartbeats: b
             where="delay",
             fix='For example .option("delay", "1 second").',
         )
-    if options.delay_us is not None and StreamDescription.of(meta).time_column is None:
-        raise SettingError(
-            "A delay is about the times of rows, and the stream has no time column.",
-            where="delay",
-            fix="Name it with the option timeColumn. A stream that was begun without one stays so.",
-        )
+    if options.delay_us is not None:
+        check_delay(storage, options.time_column, "the option timeColumn")
 
 
 class TrailmarkWriter(spark.DataSourceArrowWriter):
     """Adds a DataFrame to a stream, as one batch."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        if HEARTBEAT in schema.names:
+            raise SettingError(
+                "The rows of tm.with_heartbeat are for a query that goes on.",
+                where=HEARTBEAT,
+                fix="Write the DataFrame itself, or the one with heartbeats with writeStream.",
+            )
         if options.delay_us is not None or options.heartbeat is not None:
             raise SettingError(
                 "A job promises nothing about rows that others are still to write.",

@@ -15,8 +15,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from trailmark.log.json_text import object_of, whole
-from trailmark.records import NO_BATCH
-from trailmark.streams.heartbeats import Heartbeat
+from trailmark.streams.heartbeats import Heartbeat, Said
 from trailmark.streams.times import EARLIEST, LATEST
 from trailmark.values import dataclass
 
@@ -31,7 +30,7 @@ class Boundaries:
         The boundary of every writer that promises anything; None of one whose rows had no times.
     stream
         The least of them, as long as all are known. It never falls: a writer that is new begins
-        behind those that were there.
+        where the stream is.
     late_before
         Rows of the batch with an earlier time are late; None if nothing was promised about them.
     late_rows, total_late_rows
@@ -80,24 +79,28 @@ class Boundaries:
 NO_BOUNDARIES = Boundaries({})
 
 
-def joined(
+def with_heartbeats(
     before: Boundaries | None,
     heartbeats: Mapping[str, Heartbeat],
     committed: Mapping[str, int],
 ) -> Boundaries:
     """What a manifest and the heartbeats since say together.
 
-    ``committed`` has the last batch with rows of every writer: one that was let go counts again
-    once it has committed another.
+    ``committed`` has the last batch with rows of every writer: one that is gone counts again once
+    it has committed another.
     """
     found = before or NO_BOUNDARIES
+    writers, gone, stream = dict(found.writers), dict(found.gone), found.stream
     for name, heartbeat in heartbeats.items():
-        if heartbeat.gone_after is None:
-            found = advanced(found, name, heartbeat.boundary_us)
-        elif committed.get(name, NO_BATCH) <= heartbeat.gone_after:
-            writers = {writer: each for writer, each in found.writers.items() if writer != name}
-            found = _with(found, writers, {**found.gone, name: found.own(name)})
-    return found
+        stream = later(stream, heartbeat.stream_us)
+        own = later(later(writers.get(name), gone.get(name)), heartbeat.boundary_us)
+        if heartbeat.said is not Said.GONE:
+            writers[name] = own
+            gone.pop(name, None)
+        elif heartbeat.still_holds(committed):
+            writers.pop(name, None)
+            gone[name] = own
+    return _with(replace(found, stream=stream), writers, gone)
 
 
 def advanced(before: Boundaries, writer: str, boundary_us: int | None) -> Boundaries:
@@ -107,14 +110,10 @@ def advanced(before: Boundaries, writer: str, boundary_us: int | None) -> Bounda
     return _with(before, {**before.writers, writer: own}, gone)
 
 
-def late_before(before: Boundaries, writer: str | None) -> int | None:
-    """Rows that a writer commits now are late if their time is before this; None if none are.
-
-    A writer is held to its own promise, which no boundary of the stream is beyond: so whoever went
-    by that boundary has missed none of the rows that are not late. One that is new, or came back,
-    or promises nothing, begins where the stream is.
-    """
-    return later(None if writer is None else before.own(writer), before.stream)
+def without(before: Boundaries, writer: str) -> Boundaries:
+    """What the others promise."""
+    writers = {name: each for name, each in before.writers.items() if name != writer}
+    return _with(before, writers, before.gone)
 
 
 def later(one: int | None, other: int | None) -> int | None:

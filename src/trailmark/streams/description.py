@@ -122,6 +122,21 @@ def open_stream(
     return stored
 
 
+def check_delay(storage: Storage, time_column: str | None, argument: str) -> None:
+    """Refuses a delay where there are no times to hold it against, before a stream is made.
+
+    ``argument`` is what names the time column.
+    """
+    stored = read_meta(storage)
+    has_times = stored is not None and is_stream(stored) and stored.operator.get("time") is not None
+    if time_column is None and not has_times:
+        raise SettingError(
+            "A delay is about the times of rows, and the stream has no time column.",
+            where="delay",
+            fix=f"Name it with {argument}. A stream that was begun without one stays so.",
+        )
+
+
 def _check(schema: pa.Schema, time_column: str | None, keys: Sequence[str], buckets: int) -> None:
     for option, names in (("timeColumn", [time_column] if time_column else []), ("keys", keys)):
         for name in names:

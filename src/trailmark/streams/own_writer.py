@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -13,11 +13,11 @@ from trailmark.log import Clock, open_storage, wall_clock_us
 from trailmark.log.names import LARGEST_BATCH
 from trailmark.records import NO_BATCH
 from trailmark.settings import LogSettings, parse_bytes, parse_duration
-from trailmark.streams.description import open_stream
+from trailmark.streams.description import check_delay, open_stream
 from trailmark.streams.heartbeats import check_writer
 from trailmark.streams.retention import Retention
 from trailmark.streams.times import parse_timestamp
-from trailmark.streams.writer import StreamWriter
+from trailmark.streams.writer import StreamWriter, plan_writing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -72,32 +72,32 @@ def stream_writer(
     """
     check_writer(name)
     settings = LogSettings(durability=durability, compression=compression)  # type: ignore[arg-type]
-    storage = open_storage(path, settings)
-    meta = open_stream(storage, schema, time_column=time_column, keys=partition_by, buckets=buckets)
     delay_us = None if delay is None else parse_duration(delay, "delay")
-    if delay_us is not None and meta.operator["time"] is None:
-        raise SettingError(
-            "A delay is about the times of rows, and the stream has no time column.",
-            where="delay",
-            fix="Name it with time_column. A stream that was begun without one stays so.",
-        )
     kept = Retention(
         None if retention is None else parse_duration(retention, "retention"),
         None if retention_bytes is None else parse_bytes(retention_bytes, "retention_bytes"),
         retention_batches,
     )
-    writer = StreamWriter(storage, meta, settings, kept, clock, delay_us=delay_us)
-    return OwnWriter(writer, name, clock)
+    storage = open_storage(path, settings)
+    if delay_us is not None:
+        check_delay(storage, time_column, "time_column")
+    meta = open_stream(storage, schema, time_column=time_column, keys=partition_by, buckets=buckets)
+
+    def opened() -> StreamWriter:
+        planned = plan_writing(storage, meta, clock)
+        return StreamWriter(storage, meta, settings, kept, clock, planned, delay_us=delay_us)
+
+    return OwnWriter(opened, name, clock)
 
 
 class OwnWriter:
     """Appends batches of rows under a name. See :func:`stream_writer`."""
 
-    def __init__(self, writer: StreamWriter, name: str, clock: Clock) -> None:
-        self._writer = writer
+    def __init__(self, opened: Callable[[], StreamWriter], name: str, clock: Clock) -> None:
+        self._opened = opened
         self._name = name
         self._clock = clock
-        self._last = writer.last(name)
+        self._last = opened().last(name)
 
     @property
     def last(self) -> int:
@@ -115,8 +115,9 @@ class OwnWriter:
         if type(given) is not int or not 0 <= given <= LARGEST_BATCH:
             raise SettingError(f"{given!r} is no number of a batch.", where="number")
         parts = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-        files = self._writer.write(parts, self._name)
-        is_new = self._writer.commit(files, self._name, given) != NO_BATCH
+        writer = self._opened()
+        files = writer.write(parts, self._name)
+        is_new = writer.commit(files, self._name, given) != NO_BATCH
         if files:
             self._last = given
         return is_new
@@ -125,15 +126,15 @@ class OwnWriter:
         """Promise that the stream is complete up to a time, less the delay.
 
         To be called only when the source of the rows was asked and had nothing more, with the time
-        at which it was asked; without one it is now.
+        at which it was asked; without one it is now. A time without a zone is in UTC.
         """
         asked_us = self._clock() if asked is None else parse_timestamp(asked, "asked")
-        self._writer.send_heartbeat(self._name, asked_us)
+        self._opened().send_heartbeat(self._name, asked_us)
 
     @property
     def boundary(self) -> datetime | None:
         """Up to which time the stream is complete; None if not all who write to it say so."""
-        known = self._writer.boundaries()
+        known = self._opened().boundaries()
         if known is None or known.stream is None:
             return None
         try:

@@ -14,13 +14,13 @@ from trailmark.streams.boundaries import (
     NO_BOUNDARIES,
     Boundaries,
     advanced,
-    joined,
-    late_before,
     later,
+    with_heartbeats,
+    without,
 )
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.files import DataFile, read_file
-from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats, send
+from trailmark.streams.heartbeats import Heartbeat, Said, newest_heartbeats, send, settle
 from trailmark.streams.manifest import Manifest, joined_times, newest_manifest
 from trailmark.streams.stored import StreamFiles
 from trailmark.streams.times import EARLIEST, LATEST, count_before
@@ -31,21 +31,35 @@ def promised(newest: Manifest | None, heartbeats: Mapping[str, Heartbeat]) -> Bo
     before = None if newest is None else newest.boundaries
     if before is None and not heartbeats:
         return None
-    return joined(before, heartbeats, {} if newest is None else newest.writers)
+    return with_heartbeats(before, heartbeats, _committed(newest))
 
 
-def let_go(storage: Storage, writer: str, now_us: int) -> None:
+def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -> bool:
     """Waits no longer for a writer: the boundary of the stream is the least of the others.
 
-    It counts again as soon as it writes again, or sends a heartbeat.
+    ``seen`` is its last heartbeat, if there was any, when that was decided. It counts again as soon
+    as it writes again, or sends another; False if it has done so since.
     """
-    files = StreamFiles(storage)
-    newest = newest_manifest(files.log)[0]
-    last = NO_BATCH if newest is None else newest.writers.get(writer, NO_BATCH)
-    known = newest_heartbeats(storage).get(writer)
-    number = 0 if known is None else known.number + 1
-    after = NO_BATCH if newest is None else newest.batch
-    send(storage, Heartbeat(writer, number, after, None, now_us, gone_after=last))
+    newest, link = newest_manifest(StreamFiles(storage).log)
+    known = promised(newest, newest_heartbeats(storage)) or NO_BOUNDARIES
+    if writer not in known.writers:
+        return True  # nobody waits for it
+    gone = Heartbeat(
+        writer,
+        0 if seen is None else seen.number + 1,
+        Said.GONE,
+        link.batch,
+        known.own(writer),
+        known.stream,
+        now_us,
+        _committed(newest).get(writer, NO_BATCH),
+    )
+    return send(storage, gone)
+
+
+def _committed(newest: Manifest | None) -> Mapping[str, int]:
+    """The last batch with rows of every writer, in its own numbers."""
+    return {} if newest is None else newest.writers
 
 
 class Promises:
@@ -60,6 +74,8 @@ class Promises:
         self._stream = StreamDescription.of(meta)
         self._delay_us = delay_us
         self._clock = clock
+        #: Times of files that had to be read, by path: a commit that lost a race tries again.
+        self._times: dict[str, pa.ChunkedArray] = {}
 
     @property
     def are_made(self) -> bool:
@@ -71,14 +87,14 @@ class Promises:
         return promised(newest, newest_heartbeats(self._storage))
 
     def late_before(self, writer: str, newest: Manifest | None) -> int | None:
-        """Rows that a writer writes now are late if their time is before this."""
-        known = self.known(newest)
-        return None if known is None else late_before(known, writer)
+        """Rows that a writer is about to write are late if their time is before this."""
+        return _late_before(newest, newest_heartbeats(self._storage), writer)
 
     def after(
         self,
         before: Manifest | None,
         writer: str | None,
+        number: int | None,
         files: Sequence[DataFile],
         asked_us: int | None,
     ) -> Boundaries | None:
@@ -86,15 +102,18 @@ class Promises:
         is_made = writer is not None and self.are_made
         if not is_made and (before is None or before.boundaries is None):
             return None  # heartbeats alone are not looked for: most streams have none
-        known = self.known(before) or NO_BOUNDARIES
-        after = known
         if writer is not None and is_made:
+            heartbeats = self._introduced(writer, number, before)
+            earliest = _late_before(before, heartbeats, writer)
             times = joined_times(files)
             reached = later(asked_us, None if times is None else times.max_us)
-            after = advanced(known, writer, self._boundary(reached))
-        earliest = late_before(known, writer if is_made else None)
+            known = promised(before, heartbeats) or NO_BOUNDARIES
+            after = advanced(known, writer, later(earliest, self._boundary(reached)))
+        else:
+            after = self.known(before) or NO_BOUNDARIES
+            earliest = after.stream
         late = sum(self._count_late(file, earliest) for file in files)
-        total = known.total_late_rows + late
+        total = after.total_late_rows + late
         return replace(after, late_before=earliest, late_rows=late, total_late_rows=total)
 
     def send(self, writer: str, number: int | None, before: Manifest | None, asked_us: int) -> None:
@@ -102,25 +121,58 @@ class Promises:
 
         Under a number of the writer's own, or the next one.
         """
-        if not self.are_made:
-            return
-        heartbeats = newest_heartbeats(self._storage)
-        known = promised(before, heartbeats) or NO_BOUNDARIES
         boundary_us = self._boundary(asked_us)
-        own = known.own(writer)
-        is_known = own is not None and writer in known.writers
-        if boundary_us is None or (is_known and later(own, boundary_us) == own):
+        if not self.are_made or boundary_us is None:
+            return
+        heartbeats = self._introduced(writer, number, before)
+        boundary_us = later(boundary_us, _late_before(before, heartbeats, writer))
+        known = promised(before, heartbeats) or NO_BOUNDARIES
+        if boundary_us == known.writers.get(writer) and not _is_new(before, heartbeats, writer):
+            if writer in heartbeats:
+                newest = heartbeats[writer]
+                settle(self._storage, writer, (newest.number, newest.said))
             return
         if number is None:
             number = heartbeats[writer].number + 1 if writer in heartbeats else 0
-        newest = NO_BATCH if before is None else before.batch
-        send(self._storage, Heartbeat(writer, number, newest, boundary_us, self._clock()))
+        self._send(writer, number, Said.SILENT, before, boundary_us, heartbeats)
 
     def counted(self, rows: pa.Table, before_us: int | None) -> tuple[int, int] | None:
-        """How many rows are before a time, and that time; None if there is none."""
+        """A time, and how many rows are before it; None if there is none."""
         if before_us is None or self._stream.time_column is None:
             return None
         return before_us, count_before(rows.column(self._stream.time_column), before_us)
+
+    def _introduced(
+        self, writer: str, number: int | None, before: Manifest | None
+    ) -> dict[str, Heartbeat]:
+        """The heartbeats, after all who look know of a writer.
+
+        As long as they do not, they may go on without it. So it says first that it is there, and
+        looks then how far the others have come: whoever went on without it has seen no more.
+        """
+        heartbeats = newest_heartbeats(self._storage)
+        known = promised(before, heartbeats) or NO_BOUNDARIES
+        if writer in known.writers:
+            return heartbeats
+        if number is None:
+            number = heartbeats[writer].number + 1 if writer in heartbeats else 0
+        self._send(writer, number, Said.NEW, before, known.own(writer), heartbeats)
+        return newest_heartbeats(self._storage)
+
+    def _send(
+        self,
+        writer: str,
+        number: int,
+        said: Said,
+        before: Manifest | None,
+        boundary_us: int | None,
+        heartbeats: Mapping[str, Heartbeat],
+    ) -> None:
+        after = NO_BATCH if before is None else before.batch
+        stream_us = (promised(before, heartbeats) or NO_BOUNDARIES).stream
+        last = _committed(before).get(writer, NO_BATCH)
+        told = (after, boundary_us, stream_us, self._clock(), last)
+        send(self._storage, Heartbeat(writer, number, said, *told))
 
     def _boundary(self, reached_us: int | None) -> int | None:
         if reached_us is None or self._delay_us is None:
@@ -135,9 +187,38 @@ class Promises:
         if file.counted is not None and file.counted[0] == before_us:
             return file.counted[1]
         # Not counted by its task: it promises nothing, or did not see the last heartbeat.
+        if file.path not in self._times:
+            self._times[file.path] = self._read_times(file)
+        return count_before(self._times[file.path], before_us)
+
+    def _read_times(self, file: DataFile) -> pa.ChunkedArray:
         column = self._stream.time_column
         assert column is not None, "it has times"
         log_id, schema = self._meta.log_id, self._stream.schema
         parts = read_file(self._storage, log_id, file, schema, [column])
-        table = pa.Table.from_batches(parts, pa.schema([schema.field(column)]))
-        return count_before(table.column(0), before_us)
+        return pa.Table.from_batches(parts, pa.schema([schema.field(column)])).column(0)
+
+
+def _late_before(
+    before: Manifest | None, heartbeats: Mapping[str, Heartbeat], writer: str
+) -> int | None:
+    """Rows that a writer commits now are late if their time is before this; None if none are.
+
+    A writer is held to its own promise, which no boundary of the stream is beyond: so whoever went
+    by that boundary has missed none of the rows that are in time. One that is new begins where the
+    stream has come without it.
+    """
+    known = promised(before, heartbeats) or NO_BOUNDARIES
+    limit = later(known.own(writer), known.stream)
+    if not _is_new(before, heartbeats, writer):
+        return limit
+    others = {name: each for name, each in heartbeats.items() if name != writer}
+    return later(limit, (without(promised(before, others) or NO_BOUNDARIES, writer)).stream)
+
+
+def _is_new(before: Manifest | None, heartbeats: Mapping[str, Heartbeat], writer: str) -> bool:
+    """Whether a writer has said that it is there, and nothing since."""
+    newest = heartbeats.get(writer)
+    if newest is None or newest.said is not Said.NEW:
+        return False
+    return newest.still_holds(_committed(before))

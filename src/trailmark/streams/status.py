@@ -103,6 +103,12 @@ class StreamStatus:
     problem: str = ""
 
     @property
+    def heartbeat_problems(self) -> list[str]:
+        """What is wrong with heartbeats: nothing more is known of their writers."""
+        found = (self.heartbeats or {}).values()
+        return [f"{each.problem}; the next one replaces it" for each in found if each.problem]
+
+    @property
     def is_sound(self) -> bool:
         """Whether the newest manifest and every reader can be read."""
         return not self.problem and not any(reader.problem for reader in self.readers)

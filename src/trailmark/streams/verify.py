@@ -13,6 +13,7 @@ from trailmark.status.read_only import ReadOnly, ignore
 from trailmark.status.verify import Finding, Verification, unreadable_readers, verify_settled
 from trailmark.streams.advice import about_data, about_manifest
 from trailmark.streams.files import DataFile, open_file, written_at
+from trailmark.streams.heartbeats import newest_heartbeats
 from trailmark.streams.manifest import Manifest, read_manifest
 from trailmark.streams.retention import (
     LEFT_OVER_AFTER_US,
@@ -51,7 +52,7 @@ def verify_stream(
         if batch not in known:
             findings += data.verify(batch)
     findings += unreadable_readers(files.storage)
-    notes = _left_over(files, clock())
+    notes = [*_left_over(files, clock()), *_unreadable_heartbeats(files)]
     size = report.bytes + data.bytes
     return Verification(1, report.batches, size, tuple(findings), data.count, tuple(notes))
 
@@ -101,6 +102,15 @@ def _finding(problem: Problem, fix: str, stream: Stream, bucket: int | None = No
     what = f"Batch {problem.batch}: {problem.what}"
     name = stream.name.lower()
     return Finding(problem.path, problem.trouble, what, fix, name, bucket, problem.batch)
+
+
+def _unreadable_heartbeats(files: StreamFiles) -> Iterator[str]:
+    broken = [each for each in newest_heartbeats(files.storage).values() if each.problem]
+    if broken:
+        yield (
+            f"Heartbeats that cannot be read: {len(broken):,}. Readers wait for their writers "
+            "until these send another."
+        )
 
 
 def _left_over(files: StreamFiles, now_us: int) -> Iterator[str]:

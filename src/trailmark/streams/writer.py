@@ -172,6 +172,7 @@ class StreamWriter:
                 if given is not None and asked_us is not None:
                     self._promises.send(given.writer, given.number, before, asked_us)
                 return NO_BATCH
+            promised = self._promises.after(before, writer, number, files, asked_us)
             batch = 0 if before is None else before.batch + 1
             try:
                 published = log.append(
@@ -180,9 +181,7 @@ class StreamWriter:
                     previous=link,
                     fingerprint=rows_of(files),
                     time_range=joined_times(files),
-                    attributes=manifest_attributes(
-                        files, before, given, self._promises.after(before, writer, files, asked_us)
-                    ),
+                    attributes=manifest_attributes(files, before, given, promised),
                 )
             except BatchGoesBackward:
                 if newest_manifest(log)[1] == link:

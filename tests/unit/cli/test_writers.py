@@ -12,6 +12,7 @@ import trailmark as tm
 from tests.support.streams import ORDERS, SECOND, batch_of, orders
 from tests.support.written import Written
 from tests.unit.cli.conftest import Run
+from trailmark.cli import writers
 from trailmark.streams.own_writer import OwnWriter
 
 
@@ -66,6 +67,32 @@ def test_it_asks_before(
     assert ("Nothing was changed." in said.out) is not is_done
     waits_for = run("writers", path, "--json").json["boundaries"]["writers"]
     assert ("eu" in waits_for) is not is_done
+
+
+def test_a_writer_that_says_something_meanwhile_is_not_forgotten(
+    path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer() -> bool:
+        _writer(path, "us").append(batch_of(orders(30)))
+        for second in (1, 2, 3):
+            _writer(path, "us").heartbeat(f"1971-01-01 00:00:0{second}")
+        return True
+
+    monkeypatch.setattr(writers, "says_yes", answer)
+    monkeypatch.setattr(sys, "stdin", _Terminal())
+    said = run("writers", path, "--forget", "us")
+    assert said.code == 2
+    assert "has just sent a heartbeat" in said.err
+
+
+def test_a_heartbeat_that_cannot_be_read_is_told(path: Path, run: Run) -> None:
+    for file in (path / "heartbeats").glob("us-*"):
+        file.write_text("{}")
+    for command in ("writers", "status"):
+        said = run(command, path)
+        assert "cannot be read; the next one replaces it" in said.out + said.err
+    assert run("writers", path).code == 1
+    assert "Heartbeats that cannot be read: 1" in run("verify", path).out
 
 
 def test_nobody_can_be_asked_in_a_script(path: Path, run: Run) -> None:

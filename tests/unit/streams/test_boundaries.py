@@ -8,15 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.meddling import Meddled
 from tests.support.promises import PlainPromises
 from tests.support.seeds import seeds
 from tests.support.streams import ORDERS, SECOND, SetClock, Written, batch_of, orders, written
-from trailmark.errors import SettingError
+from trailmark.errors import NoPermission, SettingError
+from trailmark.log import LocalStorage, Storage
 from trailmark.records import NO_BATCH
+from trailmark.streams import promises
 from trailmark.streams.boundaries import Boundaries
 from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats, send
 from trailmark.streams.manifest import read_manifest
-from trailmark.streams.promises import let_go
 from trailmark.streams.status import StreamStatusReader
 from trailmark.streams.writer import StreamWriter
 from trailmark.testing.disk import Crashed, SimulatedDisk
@@ -46,6 +48,10 @@ def _add(
     files = into.write([batch_of(rows)], writer)
     asked_us = None if asked_s is None else asked_s * SECOND
     return into.commit(files, writer, number, asked_us)
+
+
+def let_go(storage: Storage, writer: str) -> bool:
+    return promises.let_go(storage, writer, 0, newest_heartbeats(storage).get(writer))
 
 
 def _last(stream: Written) -> Boundaries:
@@ -190,7 +196,8 @@ def test_a_heartbeat_that_says_nothing_new_is_not_sent() -> None:
     _add(stream, "a", 0, [10])
     for number, asked_s in enumerate([9, 10]):
         _add(stream, "a", 1 + number, [], asked_s=asked_s)
-    assert not [path for path in disk.files() if path.startswith("heartbeats/")]
+    sent = [path for path in disk.files() if path.startswith("heartbeats/")]
+    assert sent == [f"heartbeats/a-{0:020d}.new.json"], "only that it is there"
 
 
 def test_only_the_newest_heartbeats_of_each_writer_are_kept() -> None:
@@ -208,7 +215,7 @@ def test_a_writer_that_wakes_up_late_does_not_take_the_boundary_back() -> None:
     stream = _stream()
     for number in range(5):
         _add(stream, "a", number, [], asked_s=60 + number)
-    asleep = Heartbeat("a", 1, NO_BATCH, 5 * SECOND)
+    asleep = Heartbeat("a", 1, boundary_us=5 * SECOND)
     assert not send(stream.storage, asleep)
     path = "heartbeats/a-00000000000000000001.json"
     newest = newest_heartbeats(stream.storage)
@@ -219,17 +226,21 @@ def test_a_writer_that_wakes_up_late_does_not_take_the_boundary_back() -> None:
     assert _reached(stream) == 88
 
 
-def test_a_damaged_heartbeat_holds_the_boundary_until_the_next() -> None:
+def test_a_writer_whose_heartbeats_cannot_be_read_is_waited_for() -> None:
     stream = _stream()
     _add(stream, "a", 0, [10])
     _add(stream, "b", 0, [], asked_s=100)
     _add(stream, "a", 1, [200])
     assert _reached(stream) == 98
     _add(stream, "c", 0, [], asked_s=300)
-    stream.storage.replace("heartbeats/c-00000000000000000000.json", [b"{}"])
+    for suffix in (".new", ""):
+        stream.storage.replace(f"heartbeats/c-{0:020d}{suffix}.json", [b"{}"])
+    _add(stream, "b", 1, [], asked_s=400)
     assert _reached(stream) == 98, "nobody knows how far c is"
+    (problem,) = StreamStatusReader(stream.storage).read().heartbeat_problems
+    assert "heartbeats/c-00000000000000000000.json cannot be read" in problem
     _add(stream, "c", 1, [], asked_s=301)
-    assert _reached(stream) == 98
+    assert _reached(stream) == 198
 
 
 def test_a_reader_that_is_overtaken_while_it_looks_looks_again() -> None:
@@ -258,14 +269,103 @@ class _Overtaken:
         return self._stream.storage.read(path, offset, length)
 
 
+@pytest.mark.parametrize(("first", "second"), [("eu", "us"), ("us", "eu"), ("zz", "us")])
+def test_what_counts_does_not_depend_on_names(first: str, second: str) -> None:
+    stream = _stream()
+    _add(stream, first, 0, [10])
+    _add(stream, second, 0, [], asked_s=52)
+    _add(stream, first, 1, [], asked_s=102)
+    assert _reached(stream) == 50, "it waits for the second"
+    _add(stream, second, 1, [60])
+    assert _last(stream).late_rows == 0, "which has kept its promise"
+
+
+@pytest.mark.parametrize(("first", "second"), [("aa", "zz"), ("zz", "aa")])
+def test_a_boundary_that_heartbeats_alone_have_reached_never_falls(first: str, second: str) -> None:
+    stream = _stream()
+    _add(stream, first, 0, [], asked_s=102)
+    _add(stream, second, 0, [], asked_s=52)
+    assert _reached(stream) == 100
+    _add(stream, second, 1, [60, 101])
+    assert (_last(stream).late_rows, _reached(stream)) == (1, 100)
+
+
+@pytest.mark.parametrize("says", ["rows", "heartbeat"])
+def test_a_new_writer_is_held_to_what_others_went_by_before_they_knew_of_it(says: str) -> None:
+    """At every look of it, another writer goes on, and so does whoever reads."""
+    seen: list[int | None] = []
+    for at in range(100):
+        disk = SimulatedDisk()
+        stream = _stream(disk)
+        _add(stream, "a", 0, [10])
+
+        def go_on(stream: Written = stream) -> None:
+            _add(stream, "a", 1, [], asked_s=102)
+            seen.append(_reached(stream))
+
+        storage = Meddled(disk, at, go_on)
+        into = StreamWriter(storage, stream.meta, clock=stream.clock, delay_us=_DELAY)
+        if says == "heartbeat":
+            into.commit([], "c", 0, 40 * SECOND)
+        rows = [("item", 1, time * SECOND) for time in (50, 130)]
+        into.commit(into.write([batch_of(rows)], "c"), "c", 1)
+        if storage.looks <= at:
+            break
+        reached = seen[-1]
+        assert reached is not None
+        assert _last(stream).late_rows == 1 or reached <= 50, at
+        assert (_reached(stream) or 0) >= reached, "it never falls"
+    assert {8, 100} <= {each for each in seen if each is not None}
+
+
+def test_a_damaged_heartbeat_leaves_what_the_one_before_said() -> None:
+    stream = _stream()
+    for number, asked_s in enumerate([102, 202]):
+        _add(stream, "a", number, [], asked_s=asked_s)
+    assert _reached(stream) == 200
+    stream.storage.replace("heartbeats/a-00000000000000000001.json", [b"{}"])
+    assert _reached(stream) == 100
+
+
+def test_a_heartbeat_that_cannot_clear_up_is_sent_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stream = _stream()
+    for number in range(2):
+        _add(stream, "a", number, [], asked_s=60 + number)
+
+    class Keeps(LocalStorage):
+        def delete(self, path: str, *, synced: bool = True) -> None:
+            raise NoPermission("may not", where=path)
+
+    storage = stream.storage
+    assert isinstance(storage, LocalStorage)
+    storage.__class__ = Keeps
+    _add(stream, "a", 2, [], asked_s=90)
+    assert _reached(stream) == 88
+    assert "are not removed" in caplog.text
+
+
 # Writers that are gone
+
+
+def test_what_a_writer_promised_by_heartbeats_stands_when_it_is_let_go() -> None:
+    stream = _stream()
+    _add(stream, "a", 0, [10])
+    _add(stream, "a", 1, [], asked_s=102)
+    assert let_go(stream.storage, "a")
+    assert _reached(stream) == 100
+    _add(stream, None, None, [50])
+    assert _last(stream).late_rows == 1
+    _add(stream, "a", 2, [99])
+    assert _last(stream).late_rows == 1
 
 
 def test_a_writer_that_is_let_go_is_not_waited_for() -> None:
     stream = _stream()
     _add(stream, "a", 0, [10])
     _add(stream, "b", 0, [100])
-    let_go(stream.storage, "a", 0)
+    let_go(stream.storage, "a")
     assert _reached(stream) == 98
     _add(stream, "b", 1, [200])
     assert set(_last(stream).writers) == {"b"}
@@ -276,7 +376,7 @@ def test_a_writer_that_comes_back_counts_again(returns_with: str) -> None:
     stream = _stream()
     _add(stream, "a", 3, [10])
     _add(stream, "b", 0, [100])
-    let_go(stream.storage, "a", 0)
+    let_go(stream.storage, "a")
     if returns_with == "rows":
         _add(stream, "a", 4, [20, 99])
         assert _last(stream).late_rows == 1
@@ -296,19 +396,19 @@ def test_boundaries_and_late_rows_are_those_of_plain_python(seed: int) -> None:
     disk = SimulatedDisk()
     stream = _stream(disk)
     plain = PlainPromises()
-    delays = {"a": rng.randint(0, 5) * SECOND, "b": rng.randint(0, 5) * SECOND, "c": None}
+    delays = {name: rng.randint(0, 5) * SECOND for name in ("a", "b", "z")} | {"c": None}
     numbers = dict.fromkeys(delays, 0)
     for now_s in range(30):
-        writer = rng.choice(["a", "a", "b", "c", None])
+        writer = rng.choice(["a", "a", "b", "z", "c", None])
         delay = None if writer is None else delays[writer]
         times: list[int | None] = [
             rng.choice([None, (now_s + rng.randint(-8, 4)) * SECOND])
-            for _ in range(rng.choice([0, 1, 5]))
+            for _ in range(rng.choice([0, 0, 1, 5]))
         ]
         asked = now_s * SECOND if delay is not None and rng.random() < 0.4 else None
         number = None if writer is None else numbers[writer]
         if writer is not None and rng.random() < 0.08:
-            let_go(disk.storage(), writer, 0)
+            let_go(disk.storage(), writer)
             plain.let_go(writer)
             continue
         rows = [("item", 1, each) for each in times]
@@ -323,8 +423,8 @@ def test_boundaries_and_late_rows_are_those_of_plain_python(seed: int) -> None:
                 disk.relax()
         disk.relax()
         if times:
-            plain.commit(writer, times, delay)
-        if asked is not None and writer is not None and delay is not None:
+            plain.commit(writer, times, delay, asked)
+        elif asked is not None and writer is not None and delay is not None:
             plain.heartbeat(writer, asked, delay)
         if writer is not None:
             numbers[writer] += 1

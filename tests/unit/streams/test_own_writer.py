@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from trailmark.errors import (
     SettingError,
     TrailmarkError,
 )
+from trailmark.streams import writer as writer_module
 from trailmark.streams.own_writer import OwnWriter
 
 
@@ -97,6 +99,22 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(SettingError, match=why):
         tm.stream_writer(tmp_path, ORDERS, **{"name": "eu", "time_column": "time", **more})
+
+
+@pytest.mark.parametrize("wrong", [{"time_column": None, "delay": "1 s"}, {"retention": "often"}])
+def test_who_is_refused_has_begun_no_stream(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError):
+        tm.stream_writer(tmp_path, ORDERS, **{"name": "eu", "time_column": "time", **wrong})
+    assert not list(tmp_path.iterdir())
+    _open(tmp_path, delay="1 second")
+
+
+def test_rows_that_are_appended_again_are_found_without_reading_all_batches(tmp_path: Path) -> None:
+    for batch in range(40):
+        _open(tmp_path).append(batch_of(orders(batch)))
+    with mock.patch.object(writer_module, "read_manifest") as read:
+        assert not _open(tmp_path).append(batch_of(orders(39)), number=39)
+    assert not read.called
 
 
 def test_heartbeats_need_a_delay(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.spark_feed import Feed
 from tests.support.spark_runs import wait_until
 from tests.support.spark_streams import follow, manifests, numbers, query
 from trailmark.log import LocalStorage, wall_clock_us
-from trailmark.streams.heartbeats import newest_heartbeats
+from trailmark.streams.heartbeats import Said, newest_heartbeats
 from trailmark.streams.status import StreamStatusReader
 
 _SECOND = 1_000_000
@@ -107,7 +107,8 @@ def test_a_query_that_follows_is_not_disturbed_by_heartbeats(
                 return newest_heartbeats(LocalStorage(path)) != before
 
             wait_until("three heartbeats", lambda: has_moved() and _is_older(path, 3))
-            assert [each["batchId"] for each in following.recentProgress] == [0]
+            offsets = [each.name for each in (tmp_path / "other" / "offsets").iterdir()]
+            assert [name for name in offsets if name.isdecimal()] == ["0"], "one batch"
         finally:
             following.stop()
     finally:
@@ -164,7 +165,8 @@ def test_an_available_now_run_ends(spark: SparkSession, tmp_path: Path) -> None:
         running = writer.option("checkpointLocation", f"{path}-checkpoint").start(str(path))
         assert running.awaitTermination(60)
     assert numbers(query(spark, path)) == list(range(20))
-    assert newest_heartbeats(LocalStorage(path)) == {}
+    (heartbeat,) = newest_heartbeats(LocalStorage(path)).values()
+    assert heartbeat.said is Said.NEW, "it was there, and never silent"
 
 
 @pytest.mark.parametrize(

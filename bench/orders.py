@@ -69,17 +69,8 @@ class Run:
         self.root = root
         self.operator: AnyOperator = aggregate() if operator is None else operator
         self.logs = OperatorLogs(LocalStorage(str(root)), self.operator, buckets=1)
-        self._policy, self._clock = policy, clock
-        self.bucket = self._open()
+        self.bucket = Bucket(self.operator, self.logs, 0, policy, None, clock)
         self.batch = 0
-
-    def _open(self) -> Bucket:
-        return Bucket(self.operator, self.logs, 0, self._policy, None, self._clock)
-
-    def restart(self) -> None:
-        """The state is gone: it was only in memory. The next batch recovers it."""
-        self.bucket.close()
-        self.bucket = self._open()
 
     def feed(self, rows: pa.RecordBatch | PortRows) -> float:
         """Seconds that the next batch took."""

@@ -35,18 +35,12 @@ def measure_recoveries(
             bucket.close()
         buckets, batch = opened(), batch + 1
         for each in run(buckets, batch, True):
-            took_us, predicted_us = recovered(each)
-            longest = max(longest, took_us / 1e6)
-            shares.append(took_us / max(1, predicted_us))
+            found = each.recovery
+            assert found is not None, "the state was only in memory"
+            took = found.open_us + found.plan_us + found.load_us + found.replay_us
+            longest = max(longest, took / 1e6)
+            shares.append(took / max(1, found.predicted_us))
     for bucket in buckets:
         bucket.close()
     report.add(Figure(f"longest of {len(shares)} recoveries, {what}", longest, "s", limit_s))
     report.add(Figure("  took / predicted, median", median(shares), "x"))
-
-
-def recovered(report: BatchReport) -> tuple[float, float]:
-    """How long the recovery before a batch took, and what was predicted, in microseconds."""
-    found = report.recovery
-    assert found is not None, "the state was only in memory"
-    took_us = found.open_us + found.plan_us + found.load_us + found.replay_us
-    return took_us, found.predicted_us

@@ -12,7 +12,6 @@ import pyarrow as pa
 from bench.experiment import Effort, Measured, Note, Raw, Section, ratios, spread, table
 from bench.lanes import Lane, feed_all, lanes
 from bench.one_core import one_core
-from bench.recoveries import recovered
 from trailmark.checkpoint.policy import (
     Continuous,
     FullSnapshot,
@@ -125,9 +124,6 @@ def measure(effort: Effort, note: Note) -> Measured:
                     {"shape": name, "turn": turn, **_describe(lane, worst[lane.name])}
                     for lane in opened
                 ]
-                last = _batch(rng, shape)
-                for lane, found in zip(opened, repetitions[-len(opened) :], strict=True):
-                    found["recovery_ms"] = round(_recover(lane, last) / 1000, 1)
     settings = {"tuples_per_batch_and_side": TUPLES, "batches": most, "objective": _OBJECTIVE}
     return Measured(settings, _SEED, repetitions)
 
@@ -144,14 +140,6 @@ def _describe(lane: Lane, worst_us: int) -> dict[str, Any]:
     }
 
 
-def _recover(lane: Lane, rows: PortRows) -> float:
-    """Microseconds that a recovery takes."""
-    lane.run.restart()
-    lane.run.feed(rows)
-    took_us, _ = recovered(lane.run.report)
-    return took_us
-
-
 def show(raw: Raw) -> Section:
     rows = []
     for name, shape in SHAPES.items():
@@ -166,7 +154,6 @@ def show(raw: Raw) -> Section:
                     ratios(raw, "seconds", found, base).show(".3f"),
                     f"{spread(raw.values('footprints', **found)).middle:,.0f}",
                     f"{spread(raw.values('longest_predicted_ms', **found)).most:,.0f}",
-                    f"{spread(raw.values('recovery_ms', **found)).most:,.0f}",
                 ]
             )
     header = [
@@ -176,7 +163,6 @@ def show(raw: Raw) -> Section:
         "time x no checkpoint",
         "footprints",
         "longest recovery predicted, ms",
-        "longest in the end, ms",
     ]
     text = f"""\
 After section 5.2 of *Language-Level Checkpointing Support for Stream Processing Applications* by
@@ -200,11 +186,9 @@ without, in the median of {len(raw.of(shape="last 8,192", policy=_NONE))} turns;
 asked for. How far the turns lie apart is in brackets: where that is more than a difference, there
 is none to speak of.
 
-The last two columns are the longest recovery that was predicted after any batch, and the longest of
-those that were made after the last batch of each turn. Predictions are too high. Before its first
-recovery a bucket takes a replay to cost what a live batch does, and a replay of an inner join makes
-no pairs; and all records of the output log count alike, though of the results in it a recovery
-reads the bytes alone.
+The recoveries in the last column are predicted too high. Before its first recovery a bucket takes a
+replay to cost what a live batch does, and a replay of an inner join makes no pairs; and all records
+of the output log count alike, though of the results in it a recovery reads the bytes alone.
 """
     return Section(text)
 

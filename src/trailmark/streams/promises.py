@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from trailmark.log import OperatorMeta, Storage
+from trailmark.log import OperatorMeta, Storage, read_meta
 from trailmark.log.clock import Clock
 from trailmark.records import NO_BATCH
 from trailmark.streams.boundaries import (
@@ -21,8 +21,7 @@ from trailmark.streams.boundaries import (
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.heartbeats import Heartbeat, Said, newest_heartbeats, send, settle
-from trailmark.streams.manifest import Manifest, joined_times, newest_manifest
-from trailmark.streams.stored import StreamFiles
+from trailmark.streams.manifest import Manifest, joined_times, manifest_log, newest_manifest
 from trailmark.streams.times import EARLIEST, LATEST, count_before
 
 
@@ -40,7 +39,9 @@ def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -
     ``seen`` is its last heartbeat, if there was any, when that was decided. It counts again as soon
     as it writes again, or sends another; False if it has done so since.
     """
-    newest, link = newest_manifest(StreamFiles(storage).log)
+    meta = read_meta(storage)
+    assert meta is not None, "there is a stream"
+    newest, link = newest_manifest(manifest_log(storage, meta))
     known = promised(newest, newest_heartbeats(storage)) or NO_BOUNDARIES
     if writer not in known.writers:
         return True  # nobody waits for it

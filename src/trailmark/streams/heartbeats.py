@@ -106,6 +106,11 @@ def check_writer(name: str) -> str:
     return name
 
 
+def next_number(newest: Heartbeat | None) -> int:
+    """The number of whatever is said after a heartbeat."""
+    return 0 if newest is None else newest.number + 1
+
+
 def newest_heartbeats(storage: Storage) -> dict[str, Heartbeat]:
     """The newest heartbeat of each writer."""
     found: dict[str, Heartbeat] = {}

@@ -20,7 +20,14 @@ from trailmark.streams.boundaries import (
 )
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.files import DataFile, read_file
-from trailmark.streams.heartbeats import Heartbeat, Said, newest_heartbeats, send, settle
+from trailmark.streams.heartbeats import (
+    Heartbeat,
+    Said,
+    newest_heartbeats,
+    next_number,
+    send,
+    settle,
+)
 from trailmark.streams.manifest import Manifest, joined_times, manifest_log, newest_manifest
 from trailmark.streams.times import EARLIEST, LATEST, count_before
 
@@ -47,7 +54,7 @@ def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -
         return True  # nobody waits for it
     gone = Heartbeat(
         writer,
-        0 if seen is None else seen.number + 1,
+        next_number(seen),
         Said.GONE,
         link.batch,
         known.own(writer),
@@ -134,7 +141,7 @@ class Promises:
                 settle(self._storage, writer, (newest.number, newest.said))
             return
         if number is None:
-            number = heartbeats[writer].number + 1 if writer in heartbeats else 0
+            number = next_number(heartbeats.get(writer))
         self._send(writer, number, Said.SILENT, before, boundary_us, heartbeats)
 
     def counted(self, rows: pa.Table, before_us: int | None) -> tuple[int, int] | None:
@@ -156,7 +163,7 @@ class Promises:
         if writer in known.writers:
             return heartbeats
         if number is None:
-            number = heartbeats[writer].number + 1 if writer in heartbeats else 0
+            number = next_number(heartbeats.get(writer))
         self._send(writer, number, Said.NEW, before, known.own(writer), heartbeats)
         return newest_heartbeats(self._storage)
 

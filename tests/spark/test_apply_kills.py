@@ -38,7 +38,7 @@ def test_workers_are_killed_tasks_fail_and_the_cache_is_deleted(tmp_path: Path) 
             worker = hold_a_worker(application, query)
             batch = newest_of(query, "offsets")
             assert batch > newest_of(query, "commits"), "the batch is not through"
-            assert min(newest_segments(query, "out")) <= batch
+            assert min(newest_segments(query, query.path, "out")) <= batch
             application.kill(worker)
             release(query)
         application.wait_for_batch(query, 8)

@@ -47,7 +47,7 @@ def test_workers_killed_in_the_middle_of_a_batch_are_replaced_without_a_trace_in
         assert worker in retrying.workers()
         batch = newest_of(query, "offsets")
         assert batch > newest_of(query, "commits"), "the batch is not through"
-        assert min(newest_segments(query, "out")) < batch, "nor is the operator"
+        assert min(newest_segments(query, query.path, "out")) < batch, "nor is the operator"
         retrying.kill(worker)
         killed_in.append(batch)
         release(query)

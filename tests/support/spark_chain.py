@@ -91,12 +91,20 @@ class Met:
         self._lately = dict(json.loads(state))
 
 
+_OPERATORS = ("first", "sums", "second", "met", "priced")
+
+
+def chain_paths(query: Chained) -> dict[str, str]:
+    """Where each of the operators keeps its logs. The keyed one has the query's own path."""
+    return {name: query.path if name == "sums" else f"{query.path}-{name}" for name in _OPERATORS}
+
+
 def chain(rows: DataFrame, query: Chained) -> DataFrame:
-    """All five of them. The keyed one has the query's own path."""
+    """All five of them."""
+    paths = chain_paths(query)
 
     def given(name: str) -> dict[str, Any]:
-        path = query.path if name == "sums" else f"{query.path}-{name}"
-        return {"path": path, "buckets": query.buckets, "cache_dir": query.cache or None}
+        return {"path": paths[name], "buckets": query.buckets, "cache_dir": query.cache or None}
 
     first = tm.aggregate(
         rows,

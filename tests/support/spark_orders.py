@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import Oracle, Row
 from tests.support.plain import batch_of
-from tests.support.spark_chain import chain_results
+from tests.support.spark_chain import chain_paths, chain_results
 from tests.support.spark_query import Query, plain_values
 from trailmark.engine.progress import Recovery, read_progress
 from trailmark.log import open_storage, read_meta
@@ -229,11 +229,15 @@ def newest_of(query: Query, log: str) -> int:
     return max((int(name) for name in names if name.isdigit()), default=NO_BATCH)
 
 
-def newest_segments(query: Query, stream: str) -> list[int]:
-    """The newest batch of each bucket in the ``in`` or ``out`` log."""
+def operator_paths(query: Query) -> list[str]:
+    return list(chain_paths(query).values()) if query.window == "chain" else [query.path]
+
+
+def newest_segments(query: Query, path: str, stream: str) -> list[int]:
+    """The newest batch of each bucket in the ``in`` or ``out`` log of an operator."""
     found = []
     for bucket in range(query.buckets):
-        directory = Path(query.path) / stream / f"{bucket:05d}"
+        directory = Path(path) / stream / f"{bucket:05d}"
         names = [path.stem for path in directory.glob("*.seg")] if directory.exists() else []
         found.append(max((int(name.split("-")[-1]) for name in names), default=NO_BATCH))
     return found

@@ -44,6 +44,7 @@ if _typing.TYPE_CHECKING:
     from trailmark.spark.join import join
     from trailmark.spark.listener import listen
     from trailmark.spark.register import register
+    from trailmark.spark.union import union
     from trailmark.streams.own_writer import stream_writer
     from trailmark.streams.table import read_table
 
@@ -82,6 +83,7 @@ __all__ = [
     "sum",
     "testing",
     "time_window",
+    "union",
     "variance",
     "with_heartbeat",
 ]
@@ -104,6 +106,7 @@ _LATER = {
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",
     "stream_writer": "trailmark.streams.own_writer",
+    "union": "trailmark.spark.union",
     "with_heartbeat": "trailmark.spark.heartbeats",
 }
 

@@ -26,16 +26,20 @@ class PlainPromises:
         asked: int | None = None,
     ) -> None:
         """A batch with rows; ``delay`` if the writer promises anything."""
+        self.late_rows.append(self._count(times, self.limits(writer, delay)))
         if writer is None or delay is None:
-            self.late_rows.append(self._count(times, [self.stream] if self.is_told else []))
             return
         self.is_told = True
-        promised = self.own.get(writer, self.gone.get(writer))
-        self.late_rows.append(self._count(times, [promised, self.stream]))
         reached = [time - delay for time in times if time is not None]
         if asked is not None:
             reached.append(asked - delay)
         self._reach(writer, reached)
+
+    def limits(self, writer: str | None, delay: int | None) -> list[int | None]:
+        """Rows that are committed now are late if they are before any of these."""
+        if writer is None or delay is None:
+            return [self.stream] if self.is_told else []
+        return [self.own.get(writer, self.gone.get(writer)), self.stream]
 
     def heartbeat(self, writer: str, asked: int, delay: int) -> None:
         self._reach(writer, [asked - delay])

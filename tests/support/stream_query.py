@@ -43,6 +43,8 @@ RESULTS = "key int, n bigint, total bigint"
 WINDOW = tm.count_window(7)
 VALUES = {"n": tm.count(), "total": tm.sum("id")}
 KEYS = 5
+#: Of the time windows behind a union.
+SPAN = "10 seconds"
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,9 @@ class Step:
     """A query with a checkpoint of its own.
 
     ``does`` is ``write`` (Parquet files into a stream, one file a batch), ``copy`` (a stream, or
-    the results of an operator, into a stream) or ``aggregate`` (a stream through an operator at
-    ``operator`` into Parquet files).
+    the results of an operator, into a stream), ``aggregate`` (a stream through an operator at
+    ``operator`` into Parquet files) or ``union`` (the streams of ``inputs``, through an operator
+    with time windows, into Parquet files).
     """
 
     name: str
@@ -65,6 +68,7 @@ class Step:
     slow_s: float = 0.0
     columns: str = COLUMNS
     options: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
 
     def ending(self) -> Step:
         return Step(**{**asdict(self), "ends": True, "slow_s": 0.0})
@@ -93,6 +97,8 @@ def _rows(spark: SparkSession, step: Step) -> DataFrame:
     if step.does == "write":
         files = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
         return _slowed(files.parquet(step.source), step)
+    if step.does == "union":
+        return _union(step)
     # With its columns given, a step waits for a stream that there is not yet.
     reader = spark.readStream.format("trailmark").schema(step.columns)
     rows = reader.options(reader=step.name, **step.options).load(step.source)
@@ -104,6 +110,21 @@ def _rows(spark: SparkSession, step: Step) -> DataFrame:
         by="key",
         window=WINDOW,
         values=VALUES,
+        path=step.operator,
+        buckets=2,
+        cache_dir=f"{step.operator}-cache",
+    )
+
+
+def _union(step: Step) -> DataFrame:
+    union = tm.union(
+        step.inputs, time="time", path=f"{step.operator}-union", interval="1 second", reader="union"
+    )
+    return tm.aggregate(
+        union,
+        by="key",
+        window=tm.time_window("time", SPAN, delay="1 second"),
+        values={**VALUES, "sources": tm.last("source")},
         path=step.operator,
         buckets=2,
         cache_dir=f"{step.operator}-cache",
@@ -126,7 +147,7 @@ def _slowed(rows: DataFrame, step: Step) -> DataFrame:
 
 
 def start(spark: SparkSession, step: Step) -> StreamingQuery:
-    sink = "parquet" if step.does == "aggregate" else "trailmark"
+    sink = "parquet" if step.does in ("aggregate", "union") else "trailmark"
     writer = _rows(spark, step).writeStream.format(sink).queryName(step.name)
     writer = writer.option("checkpointLocation", step.checkpoint)
     if step.ends:

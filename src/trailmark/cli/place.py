@@ -13,6 +13,7 @@ from trailmark.status.logs import OperatorFiles, existing_meta
 from trailmark.status.read_only import ReadOnly
 from trailmark.streams.description import is_stream
 from trailmark.streams.stored import StreamFiles
+from trailmark.streams.union.description import is_union
 
 #: What a path may hold.
 Files: TypeAlias = OperatorFiles | StreamFiles
@@ -49,14 +50,33 @@ def holds_stream(storage: Storage) -> bool:
         return False
 
 
+def holds_union(storage: Storage) -> bool:
+    """Whether these are the files of a union; not known if its description is damaged."""
+    try:
+        return is_union(existing_meta(storage))
+    except LogError:
+        return False
+
+
+def find_rows(path: str) -> Storage:
+    """The storage at a path, which has to hold rows: logs of an operator, or a stream."""
+    storage = find_logs(path)
+    if holds_union(storage):
+        raise SettingError(
+            f"{path} is a union: it has no rows of its own, only what it has decided.",
+            fix="Use trailmark status, or give the path of one of its streams.",
+        )
+    return storage
+
+
 def open_to_look(path: str) -> Files:
     """The logs at a path, only to be looked at."""
-    return _open(ReadOnly(find_logs(path)), None)
+    return _open(ReadOnly(find_rows(path)), None)
 
 
 def open_to_change(path: str) -> Files:
     """The logs at a path, to be changed."""
-    return _open(find_logs(path), LogSettings())
+    return _open(find_rows(path), LogSettings())
 
 
 def _open(storage: Storage, settings: LogSettings | None) -> Files:

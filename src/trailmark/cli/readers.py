@@ -7,7 +7,7 @@ import json
 import sys
 
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_logs, holds_stream
+from trailmark.cli.place import find_rows, holds_stream
 from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.reader_table import reader_lines, reader_warnings
 from trailmark.cli.terminal import Paint
@@ -20,7 +20,7 @@ from trailmark.streams.status import StreamStatusReader
 
 def run(options: argparse.Namespace) -> int:
     """Lists the readers, or removes one."""
-    storage = find_logs(options.path)
+    storage = find_rows(options.path)
     if options.forget is not None:
         return _forget(storage, options)
     readers, looked_us = _look(storage)

@@ -12,15 +12,17 @@ from typing import TypeVar
 
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.drawing import draw_status
-from trailmark.cli.place import find_logs, holds_stream
+from trailmark.cli.place import find_logs, holds_stream, holds_union
 from trailmark.cli.stream_drawing import draw_stream
 from trailmark.cli.terminal import Paint, Screen
+from trailmark.cli.union_drawing import draw_union
 from trailmark.status import OperatorStatus, StatusReader
 from trailmark.streams.status import StreamStatus, StreamStatusReader
+from trailmark.streams.union.status import UnionStatus, UnionStatusReader
 from trailmark.values import dataclass
 
 #: A status of what is at the path.
-Status = TypeVar("Status", OperatorStatus, StreamStatus)
+Status = TypeVar("Status", OperatorStatus, StreamStatus, UnionStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,10 @@ def _watch(look: Callable[[], _Picture], options: argparse.Namespace) -> int:
 
 
 def _looker(options: argparse.Namespace) -> Callable[[], _Picture]:
-    """Gives picture after picture of an operator or of a written stream."""
+    """Gives picture after picture of an operator, a written stream or a union."""
     storage, path = find_logs(options.path), options.path
+    if holds_union(storage):
+        return partial(_look, UnionStatusReader(storage).read, draw_union, path)
     if holds_stream(storage):
         streams = StreamStatusReader(storage, look_back=options.look_back)
         return partial(_look, streams.read, draw_stream, path)

@@ -8,7 +8,7 @@ import sys
 
 from trailmark import units
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_logs, holds_stream
+from trailmark.cli.place import find_rows, holds_stream
 from trailmark.cli.terminal import Paint, Passing
 from trailmark.status.verify import Finding, Verification, verify_operator
 from trailmark.streams.verify import verify_stream
@@ -45,7 +45,7 @@ class _Progress:
 
 def run(options: argparse.Namespace) -> int:
     """Prints every problem; the exit code tells whether there is any."""
-    storage = find_logs(options.path)
+    storage = find_rows(options.path)
     progress = _Progress()
     verify = verify_stream if holds_stream(storage) else verify_operator
     try:

@@ -7,7 +7,7 @@ import json
 import sys
 
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_logs, holds_stream
+from trailmark.cli.place import find_rows, holds_stream
 from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.stream_drawing import writer_lines
 from trailmark.cli.terminal import Paint
@@ -19,7 +19,7 @@ from trailmark.streams.status import StreamStatus, StreamStatusReader
 
 def run(options: argparse.Namespace) -> int:
     """Lists those who write to a stream, or lets one go."""
-    storage = find_logs(options.path)
+    storage = find_rows(options.path)
     if not holds_stream(storage):
         raise SettingError(
             "This path holds the logs of an operator, which only its own query writes.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailmark.engine.watermark import Watermark, Watermarks
+from trailmark.engine.watermark import Told, Watermark, Watermarks
 from trailmark.log import (
     Clock,
     OperatorMeta,
@@ -59,6 +59,8 @@ class OperatorLogs:
         Where the logs begin if they are created now.
     ticks
         Whether the query has a source of ticks; like its other sources, that stays as it began.
+    told
+        Says up to which time inputs are complete, where that is known from elsewhere.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class OperatorLogs:
         ticks: bool = False,
         settings: LogSettings | None = None,
         clock: Clock = wall_clock_us,
+        told: Told | None = None,
     ) -> None:
         expected = describe_logs(operator, buckets, query_id, first_batch, ticks=ticks)
         self.storage = storage
@@ -81,7 +84,7 @@ class OperatorLogs:
         self._watermarks: Watermarks | None = None
         if any(port.event_time is not None for port in operator.ports):
             inputs = [self.input(bucket) for bucket in range(buckets)]
-            self._watermarks = Watermarks(storage, inputs, operator.ports, self.first_batch)
+            self._watermarks = Watermarks(storage, inputs, operator.ports, self.first_batch, told)
 
     @property
     def log_id(self) -> str:

@@ -2,14 +2,15 @@
 
 It is the greatest event time of the batches before, in any bucket, less the delay. The input
 footers of the batch before hold all that is needed: its own event times, and its watermark, which
-covers everything older.
+covers everything older. Where an input knows more, such as a union, it says up to which time it is
+complete with the batch itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 from zlib import crc32
 
 from trailmark.engine.ports import PORT_WATERMARKS, PortTimes
@@ -25,6 +26,9 @@ from trailmark.values import dataclass
 _DIRECTORY = "watermark"
 #: Attribute of footers.
 _AT = "watermark"
+
+#: Says up to which time each input is complete in the batch that runs, where that is known.
+Told: TypeAlias = Callable[[], Sequence[int | None]]
 
 #: Watermarks that are kept, and after how many batches the others are removed.
 _KEPT = 64
@@ -57,6 +61,26 @@ class Watermark:
             _latest(marks[place], [each[place] for each in times], port.delay_us)
             for place, port in enumerate(ports)
         )
+        return cls._of(reached, before, ports)
+
+    @classmethod
+    def before_all(cls, ports: Sequence[Port]) -> Watermark:
+        """That of the first batch, of whose rows nothing is known yet."""
+        return cls._of((None,) * len(ports), None, ports)
+
+    def told(self, boundaries: Sequence[int | None], ports: Sequence[Port]) -> Watermark:
+        """The same where it is known from elsewhere up to which time inputs are complete."""
+        marks = self.ports or (self.at,)
+        reached = tuple(
+            mark if told is None else told if mark is None else max(mark, told)
+            for mark, told in zip(marks, boundaries, strict=True)
+        )
+        return self._of(reached, self.before, ports)
+
+    @classmethod
+    def _of(
+        cls, reached: tuple[int | None, ...], before: int | None, ports: Sequence[Port]
+    ) -> Watermark:
         if len(ports) == 1:
             return cls(reached[0], before)
         driving = [
@@ -85,16 +109,18 @@ class Watermarks:
         inputs: Sequence[StreamLog],
         ports: Sequence[Port],
         first_batch: int,
+        told: Told | None = None,
     ) -> None:
         self._storage = storage
         self._inputs = inputs
         self._ports = ports
         self._first_batch = first_batch
+        self._told = told
 
     def of(self, batch: int) -> Watermark:
         """The watermark of a batch; all earlier batches must be in the log."""
-        if batch <= self._first_batch:
-            return Watermark(ports=(None,) * len(self._ports) if len(self._ports) > 1 else ())
+        if batch <= self._first_batch and self._told is None:
+            return Watermark.before_all(self._ports)
         path = watermark_path(batch)
         try:
             return self._read(path)
@@ -119,8 +145,12 @@ class Watermarks:
         return read_watermark(self._storage, path)
 
     def _compute(self, batch: int) -> Watermark:
-        footers = [self._footer(log, batch) for log in self._inputs]
-        return Watermark.behind(footers, self._ports)
+        if batch <= self._first_batch:
+            found = Watermark.before_all(self._ports)
+        else:
+            footers = [self._footer(log, batch) for log in self._inputs]
+            found = Watermark.behind(footers, self._ports)
+        return found if self._told is None else found.told(self._told(), self._ports)
 
     def _footer(self, log: StreamLog, batch: int) -> Footer:
         """The footer of the batch before, in one bucket."""

@@ -18,6 +18,7 @@ from trailmark.spark.internals import PlanNode, Source, read_plan
 from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.source import TrailmarkSource
 from trailmark.spark.ticks import TickSource
+from trailmark.spark.union_source import UnionOptions, UnionSource
 from trailmark.status import BucketStatus, OperatorStatus, read_status
 
 #: What `mapInArrow` becomes in a plan.
@@ -122,6 +123,10 @@ def _leaf(node: PlanNode) -> list[Step]:
 
 def _source_title(source: Source) -> str:
     """A source by format and path. Options of others than Trailmark's may be secrets."""
+    if source.format == UnionSource.name():
+        union = UnionOptions.of({**dict(source.options), "path": source.paths[0]})
+        streams = (f"{name}: {redacted(path)}" for name, path in union.paths.items())
+        return f"tm.union at {redacted(union.path)} of {', '.join(streams)}"
     is_ours = source.format == TrailmarkSource.name()
     name = "Trailmark stream" if is_ours else source.format
     given = [redacted(path) for path in source.paths]

@@ -29,6 +29,22 @@ _GONE = (Py4JError, AttributeError, ImportError, OSError, TypeError)
 #: What Spark calls a relation of files.
 _FILES = "HadoopFsRelation"
 
+#: Nodes that hold no row back, and add none of another stream.
+_ROW_BY_ROW = frozenset(
+    {
+        "EventTimeWatermark",
+        "Filter",
+        "Generate",
+        "Join",
+        "Project",
+        "Repartition",
+        "RepartitionByExpression",
+        "ResolvedHint",
+        "SubqueryAlias",
+        "View",
+    }
+)
+
 #: Told of a batch: the id of its query, that of the run, and its number.
 OnBatch = Callable[[UUID, UUID, int], None]
 
@@ -101,6 +117,30 @@ def stream_sources(df: DataFrame) -> list[Source]:
         return [source for source in found if source is not None and source.paths]
     except _GONE:
         return []
+
+
+def only_source(df: DataFrame) -> Source | None:
+    """What a DataFrame reads that does nothing else; None if it does, or if that is not known."""
+    try:
+        plan = df._jdf.queryExecution().analyzed()
+        return _source(plan) if plan.isStreaming() and plan.children().isEmpty() else None
+    except _GONE:
+        return None
+
+
+def source_row_by_row(df: DataFrame) -> Source | None:
+    """What a streaming DataFrame reads and passes on at once, a row at a time; None if it does more
+    than that, or if that is not known."""
+    try:
+        plan = df._jdf.queryExecution().analyzed()
+        while not plan.children().isEmpty():
+            streaming = [each for each in _listed(plan.children()) if each.isStreaming()]
+            if plan.nodeName() not in _ROW_BY_ROW or len(streaming) != 1:
+                return None
+            (plan,) = streaming
+        return _source(plan)
+    except _GONE:
+        return None
 
 
 def _source(leaf: Any) -> Source | None:

@@ -26,6 +26,7 @@ from trailmark.operators.protocol import AnyOperator
 from trailmark.spark import paths
 from trailmark.spark.apart import check_apart
 from trailmark.spark.arguments import CommonArguments
+from trailmark.spark.boundary import boundary_of
 from trailmark.spark.control import control_rows, find_control_keys, named, plainly_named
 from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
@@ -127,7 +128,15 @@ def _plan(
         has_logs and _ticks(operator, stored),
         initial,
         given.loss,
+        _boundaries(frames, operator) if has_logs else (),
     )
+
+
+def _boundaries(frames: Sequence[DataFrame], operator: AnyOperator) -> tuple[str | None, ...]:
+    """Where the boundaries of inputs are kept; nothing if no input has one."""
+    found = [boundary_of(df, port) for df, port in zip(frames, operator.ports, strict=False)]
+    found += [None] * (len(operator.ports) - len(found))
+    return tuple(found) if any(found) else ()
 
 
 def _location(frames: Sequence[DataFrame], given: CommonArguments) -> str:

@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from trailmark.engine.report import BatchReport
 from trailmark.errors import InputDiffers, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Storage, wall_clock_us
+from trailmark.operators.order import in_order
 from trailmark.operators.protocol import AnyOperator, BatchInput
 from trailmark.records import Loss
 from trailmark.recovery import NoHistory
@@ -51,7 +53,8 @@ class Plan:
     about the bucket. ``policy`` is None for an operator
     without logs. ``at_end`` gives the results to add when a DataFrame that does not stream has
     ended. ``initial`` is where the states are that keys begin with. ``loss`` is what a recovery may
-    lose. ``run_id`` is another one whenever the operator is defined.
+    lose. ``boundaries`` are the paths of the unions that inputs come from, if any does. ``run_id``
+    is another one whenever the operator is defined.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Plan:
     ticks: bool
     initial: StoredStates | None = None
     loss: Loss = Loss.NONE
+    boundaries: tuple[str | None, ...] = ()
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -110,7 +114,21 @@ def take_rows(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, PortR
     """The bucket of a task, and its rows."""
     inputs = plan.inputs
     bucket, rows = take_bucket(batches, inputs.schema, plan.control, where=f"tm.{plan.name}")
-    return bucket, inputs.part(rows)
+    return bucket, _as_united(plan, inputs.part(rows))
+
+
+def _as_united(plan: Plan, rows: PortRows) -> PortRows:
+    """Rows of a union in its order again, which a shuffle does not keep among those that several
+    tasks have read. Rows with one time were read by one task, and are in their order."""
+    if not plan.boundaries:
+        return rows
+    tables = [
+        table if path is None or port.event_time is None else in_order(table, [port.event_time])
+        for table, path, port in zip(
+            rows.tables, plan.boundaries, plan.operator.ports, strict=False
+        )
+    ]
+    return PortRows(tuple(tables), rows.order)
 
 
 def _run_bucket(
@@ -124,6 +142,7 @@ def _run_bucket(
         query_id=query_id,
         ticks=plan.ticks,
         settings=plan.settings,
+        told=partial(_told, plan) if plan.boundaries else None,
     )
     record_where_told(storage, plan.path, query_id)
     cache = StateCache(None if plan.cache_root is None else Path(plan.cache_root))
@@ -150,6 +169,16 @@ def _run_bucket(
     finally:
         # The next batch of this bucket may run in any process; this one is used for others.
         bucket.close(lingers=True)
+
+
+def _told(plan: Plan) -> list[int | None]:
+    """Up to which time each input is complete with the batch that runs, where a union says so."""
+    from trailmark.streams.union.decisions import newest_decision  # few inputs come from one
+
+    return [
+        None if path is None else newest_decision(storage_at(path, plan.settings)).released_us
+        for path in plan.boundaries
+    ]
 
 
 def _with_initial(

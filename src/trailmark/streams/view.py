@@ -17,6 +17,7 @@ from trailmark.streams.description import StreamDescription, is_stream
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.manifest import manifest_log, read_manifest
 from trailmark.streams.times import EARLIEST, LATEST, Span, first_in_unit
+from trailmark.streams.union.description import is_union
 from trailmark.values import dataclass
 
 if TYPE_CHECKING:
@@ -105,6 +106,12 @@ class StreamView(Columned, Protocol):
 def open_view(storage: Storage, records: str | None = None) -> StreamView:
     """The view of a path: of a written stream, or of an operator's results or other records."""
     meta = read_meta(storage)
+    if meta is not None and is_union(meta):
+        raise SettingError(
+            "This is the path of a union, which keeps what it has decided, and no rows.",
+            where="path",
+            fix="Read its streams, or the results of what is behind it.",
+        )
     if meta is None or not is_stream(meta):
         # Processes that Spark starts to plan and commit wait for every import: no operator's then.
         from trailmark.streams.operator_view import open_operator_view

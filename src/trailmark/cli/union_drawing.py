@@ -1,0 +1,62 @@
+"""The status of a union as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trailmark import units
+from trailmark.cli.table import Cell, columns
+from trailmark.cli.terminal import Paint
+from trailmark.log.storage.urls import redacted
+from trailmark.streams.union.status import InputStatus, UnionStatus
+
+_TITLES = ("input", "path", "complete up to", "now up to", "read to batch", "newest")
+_LEFT = frozenset({"input", "path", "complete up to", "now up to"})
+
+
+def draw_union(status: UnionStatus, path: str, paint: Paint) -> list[str]:
+    """The picture, from the general to the particular; what is wrong comes last."""
+    union = status.description
+    slices = units.duration(union.interval_us)
+    lines = [
+        f"{paint(path, 'bold')}: union of {units.some(len(status.inputs), 'stream')} by "
+        f"{union.time}, in slices of {slices}",
+        _position(status),
+        "",
+        *columns(_TITLES, [_row(each) for each in status.inputs], paint, left=_LEFT),
+    ]
+    warnings = list(_warnings(status))
+    return [*lines, *([""] if warnings else []), *(paint(each, "warning") for each in warnings)]
+
+
+def _position(status: UnionStatus) -> str:
+    decision = status.decision
+    if decision.released_us is None:
+        return "nothing is released yet"
+    text = f"released up to {units.moment(decision.released_us)}, in batch {decision.number}"
+    waits = "" if status.slowest is None else f", waits for {status.slowest.name}"
+    return f"{text}{waits}; late rows: {decision.late_rows:,}"
+
+
+def _row(each: InputStatus) -> list[Cell]:
+    reached = each.reached
+    return [
+        Cell(each.name),
+        Cell(redacted(each.path)),
+        Cell(_time(None if reached is None else reached.boundary_us)),
+        Cell(_time(each.boundary_us)),
+        Cell("-" if reached is None else units.batch(reached.end - 1)),
+        Cell("-" if each.newest is None else units.batch(each.newest)),
+    ]
+
+
+def _time(time_us: int | None) -> str:
+    return "-" if time_us is None else units.moment(time_us)
+
+
+def _warnings(status: UnionStatus) -> Iterator[str]:
+    if status.problem:
+        yield status.problem
+    for each in status.inputs:
+        if each.problem:
+            yield f"input {each.name}: {each.problem}"

@@ -1,0 +1,36 @@
+"""The boundary of a union, for operators behind it: up to which time their input is complete.
+
+What a union has released up to is known exactly, also while no rows come. The time column of its
+result says in its metadata where the union keeps its decisions, and an operator whose event time
+that column is goes by these instead of by the times of the rows.
+
+Between the two there may be whatever looks at one row at a time. If rows of anything else are added
+or held back on the way, the boundary says nothing about them, and the times of rows count as ever.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from trailmark.operators.protocol import Port
+from trailmark.spark.internals import source_row_by_row
+from trailmark.spark.union_source import UnionSource
+
+_KEY = "trailmark.boundary"
+
+
+def boundary_at(path: str) -> dict[str, str]:
+    """The metadata of the time column of a union."""
+    return {_KEY: path}
+
+
+def boundary_of(df: DataFrame, port: Port) -> str | None:
+    """Where the boundary of an input is kept; None where it has none but the times of its rows."""
+    if port.event_time is None or not df.isStreaming:
+        return None
+    path = df.schema[port.event_time].metadata.get(_KEY)
+    if not isinstance(path, str):
+        return None
+    source = source_row_by_row(df)
+    is_union = source is not None and (source.format, source.paths) == (UnionSource.name(), (path,))
+    return path if is_union else None

@@ -1,0 +1,248 @@
+"""`union`: several streams as one, in an order that depends on their content alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark
+
+from trailmark.errors import SettingError, UnsupportedType
+from trailmark.log import check_same_operator, open_storage, read_meta
+from trailmark.log.readers import check_reader_name
+from trailmark.records import MOST_PORTS
+from trailmark.settings import parse_duration
+from trailmark.spark import paths
+from trailmark.spark.arguments import check_classic
+from trailmark.spark.boundary import boundary_at
+from trailmark.spark.control import named
+from trailmark.spark.internals import driver_directory, only_source
+from trailmark.spark.schemas import arrow_schema, spark_schema
+from trailmark.spark.source import TrailmarkSource
+from trailmark.spark.union_source import UnionOptions, UnionSource, register_union
+from trailmark.spark.workers import check_workers
+from trailmark.streams.description import is_stream
+from trailmark.streams.union.description import SOURCE, is_union
+from trailmark.streams.view import open_view
+
+#: How to make a stream of anything else.
+_WRITE_IT = (
+    'Write it to a stream of its own first, with df.writeStream.format("trailmark"), timeColumn '
+    "and delay, and give that path: a source that hangs then takes nothing but its own small "
+    "query with it."
+)
+
+
+def union(
+    inputs: Mapping[str, str | os.PathLike[str] | DataFrame],
+    *,
+    time: str,
+    path: str | os.PathLike[str],
+    interval: str | timedelta = "500 ms",
+    delay: str | timedelta = "0 seconds",
+    reader: str | None = None,
+    max_rows_per_trigger: int | None = None,
+) -> DataFrame:
+    """Several streams as one, ordered by time.
+
+    Rows come out in the order of their times; among equal times the inputs count in the order in
+    which they are given, and the rows of an input in the order of its stream. So the result depends
+    on what is in the streams, and not on when it came. Rows are released a slice of time at a time,
+    as soon as every input is complete up to the end of the slice: see :func:`with_heartbeat` and
+    the options ``timeColumn`` and ``delay`` of ``format("trailmark")`` for how a stream says so.
+    Time windows behind a union close by the same boundary, also while no rows come.
+
+    Parameters
+    ----------
+    inputs
+        The streams by name: paths of Trailmark streams, or DataFrames that read one and do nothing
+        else.
+    time
+        Their time column, which has to be the time column of every stream.
+    path
+        Directory or ``s3://`` URL for what the union decides. Each query has one of its own.
+    interval
+        How long a slice is. A shorter one releases rows sooner, in more batches.
+    delay
+        How much older than the newest row a later one may be, in streams whose writers promise
+        nothing. A stream with promises goes by these.
+    reader
+        The name under which the streams keep what the union still needs, whatever their retention.
+    max_rows_per_trigger
+        About how many rows a batch has at most.
+
+    Returns
+    -------
+    A streaming DataFrame with the columns that all inputs have, of the same types, and a column
+    ``source`` with the name of the input.
+
+    Examples
+    --------
+    >>> orders = tm.union(                                          # doctest: +SKIP
+    ...     {"eu": "/data/eu", "us": "/data/us", "asia": "s3://orders/asia"},
+    ...     time="at", path="/data/all-orders",
+    ... )
+    """
+    session = _session(inputs)
+    directory = driver_directory(session)
+    given = {_name(name): _path(name, each, directory) for name, each in inputs.items()}
+    if not 1 <= len(given) <= MOST_PORTS:
+        raise SettingError(
+            f"A union has 1 to {MOST_PORTS} inputs, not {len(given)}.",
+            where="inputs",
+            fix='For example {"eu": "/data/eu", "us": "/data/us"}.',
+        )
+    schema = _schema({name: _columns(name, each, time) for name, each in given.items()}, time)
+    options = UnionOptions(
+        paths.absolute(path, directory),
+        given,
+        time,
+        _interval(interval),
+        parse_duration(delay, "delay"),
+        None if reader is None else check_reader_name(reader),
+        _most_rows(max_rows_per_trigger),
+    )
+    _check_path(options, schema)
+    register_union(session)
+    source = session.readStream.format(UnionSource.name()).options(**options.to_options())
+    rows = source.schema(schema).load()
+    told = boundary_at(options.path)
+    return rows.select(
+        *(
+            named(each).alias(each, metadata=told) if each == time else named(each)
+            for each in schema.names
+        )
+    )
+
+
+def _session(inputs: object) -> SparkSession:
+    if not isinstance(inputs, Mapping):
+        raise SettingError(
+            f"inputs must be a dictionary of names and streams, got {type(inputs).__name__}.",
+            where="inputs",
+            fix='For example {"eu": "/data/eu", "us": "/data/us"}.',
+        )
+    for name, each in inputs.items():
+        if isinstance(each, DataFrame):
+            check_classic(each, f"inputs[{name!r}]")
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise SettingError(
+            "There is no session of Spark in this process.",
+            where="inputs",
+            fix="Make one first: SparkSession.builder.getOrCreate().",
+        )
+    check_workers(session)
+    return session
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise SettingError(f"{name!r} cannot be the name of an input.", where="inputs")
+    return name
+
+
+def _path(name: str, given: str | os.PathLike[str] | DataFrame, directory: str | None) -> str:
+    """Where an input is."""
+    if not isinstance(given, DataFrame):
+        return paths.absolute(given, directory)
+    source = only_source(given)
+    if source is None or source.format != TrailmarkSource.name() or len(source.paths) != 1:
+        raise SettingError(
+            f"Input {name!r} is a DataFrame that does not just read a Trailmark stream.",
+            where="inputs",
+            fix=_WRITE_IT,
+        )
+    if source.options:
+        names = ", ".join(option for option, _ in source.options)
+        raise SettingError(
+            f"Input {name!r} reads a stream with options ({names}) that a union cannot keep to.",
+            where="inputs",
+            fix="Give the path of the stream. A union reads all that is in it.",
+        )
+    return paths.absolute(source.paths[0], directory)
+
+
+def _columns(name: str, path: str, time: str) -> spark.StructType:
+    """The columns of an input, which has to be a stream with a time."""
+    storage = open_storage(path)
+    meta = read_meta(storage)
+    if meta is None or not is_stream(meta):
+        what = "There is no stream" if meta is None else "There are an operator's logs, no stream,"
+        fix = "Begin to write it before the union is defined." if meta is None else _WRITE_IT
+        raise SettingError(f"{what} at {path}.", where=f"input {name!r}", fix=fix)
+    view = open_view(storage)
+    if view.time_column != time:
+        has = "none" if view.time_column is None else repr(view.time_column)
+        raise SettingError(
+            f"The time column of the stream is not {time!r}, but {has}.",
+            where=f"input {name!r}",
+            fix="Write all streams with the same timeColumn: what their writers promise, and their "
+            "order, is about the times in it.",
+        )
+    return spark_schema(view)
+
+
+def _schema(inputs: Mapping[str, spark.StructType], time: str) -> spark.StructType:
+    """The columns that all inputs have."""
+    (first, columns), *others = inputs.items()
+    common = [each.name for each in columns if all(each.name in other.names for _, other in others)]
+    for name, other in others:
+        for column in common:
+            if other[column].dataType != columns[column].dataType:
+                raise UnsupportedType(
+                    f"Column {column!r} is {columns[column].dataType.simpleString()} in {first!r} "
+                    f"and {other[column].dataType.simpleString()} in {name!r}.",
+                    where="inputs",
+                    fix="Write all streams with the same types.",
+                )
+    if SOURCE in common:
+        raise SettingError(
+            f"The inputs have a column {SOURCE!r}, and so has the union: it names the input.",
+            where="inputs",
+            fix="Write the streams with another name for it.",
+        )
+    fields = [spark.StructField(column, columns[column].dataType, True) for column in common]
+    found = spark.StructType([*fields, spark.StructField(SOURCE, spark.StringType(), True)])
+    arrow_schema(found, "inputs", "a union")
+    assert time in common, "every input has it"
+    return found
+
+
+def _interval(given: str | timedelta) -> int:
+    interval_us = parse_duration(given, "interval")
+    if not interval_us:
+        raise SettingError("A slice has a length.", where="interval", fix="Use 500 ms.")
+    return interval_us
+
+
+def _most_rows(given: int | None) -> int | None:
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    if given is not None and (not is_whole or given < 1):
+        raise SettingError(
+            f"max_rows_per_trigger must be a number of rows or None, got {given!r}.",
+            where="max_rows_per_trigger",
+        )
+    return given
+
+
+def _check_path(options: UnionOptions, schema: spark.StructType) -> None:
+    """Refuses a path that holds something else, or another union."""
+    if options.path in options.paths.values():
+        raise SettingError(
+            f"{options.path} is a stream that the union reads.",
+            where="path",
+            fix="Give the union a directory of its own.",
+        )
+    with paths.named_in_full(options.path):
+        stored = read_meta(open_storage(options.path))
+        if stored is not None and not is_union(stored):
+            raise SettingError(
+                f"There are logs of something else at {options.path}.",
+                where="path",
+                fix="Give the union a directory of its own.",
+            )
+        if stored is not None:
+            check_same_operator(stored, options.described(arrow_schema(schema)).to_meta())

@@ -1,0 +1,7 @@
+"""A union of streams: their rows in one order, which depends on their content alone.
+
+It has no state of its own. Rows wait where they are, in the streams; what a batch releases follows
+from a *decision* (`decision`): how far each stream was looked at, and up to which time rows are
+released. `inputs` looks at one stream, `deciding` makes decisions, `decisions` keeps them for
+others to read, `rows` reads what one releases.
+"""

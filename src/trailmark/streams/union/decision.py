@@ -1,0 +1,107 @@
+"""What a batch of a union is: a decision that is made once, and never again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from trailmark.log.json_text import object_of, text_of, whole
+from trailmark.log.names import LARGEST_BATCH
+from trailmark.records import NO_BATCH
+from trailmark.streams.times import EARLIEST, LATEST
+from trailmark.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a union has come with one of its streams.
+
+    Parameters
+    ----------
+    log
+        Which stream it is: another one in the same place has another number.
+    first
+        The first batch that may hold rows which are not released yet.
+    end
+        Batches before this one were looked at.
+    latest_us
+        The latest time in the batches before ``first``; None if there was none.
+    boundary_us
+        Up to which time the stream was complete; None if that was not known.
+    """
+
+    log: str
+    first: int
+    end: int
+    latest_us: int | None
+    boundary_us: int | None
+
+    def to_json(self) -> list[Any]:
+        """As it is kept, in offsets of Spark's too: short, for there is one for every batch."""
+        return [self.log, self.first, self.end, self.latest_us, self.boundary_us]
+
+    @classmethod
+    def from_json(cls, stored: object) -> Reached:
+        """From what is kept; raises ``ValueError``."""
+        if not isinstance(stored, list):
+            raise ValueError("no list")
+        log, first, end, latest, boundary = stored
+        return cls(
+            text_of(log),
+            whole(first, 0, LARGEST_BATCH),
+            whole(end, 0, LARGEST_BATCH),
+            _time(latest),
+            _time(boundary),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Up to where everything has been released, after so many batches.
+
+    Parameters
+    ----------
+    number
+        Its place among the decisions of the union.
+    released_us
+        Rows before this time are released; None if none are.
+    inputs
+        How far each stream was looked at, by its name in the union.
+    late_rows
+        Rows so far that came after the boundary of their own stream, and were left out.
+    """
+
+    number: int = NO_BATCH
+    released_us: int | None = None
+    inputs: Mapping[str, Reached] = field(default_factory=dict)
+    late_rows: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept: an offset of Spark's."""
+        return {
+            "inputs": {name: each.to_json() for name, each in self.inputs.items()},
+            "late_rows": self.late_rows,
+            "number": self.number,
+            "released_us": self.released_us,
+        }
+
+    @classmethod
+    def from_json(cls, stored: object) -> Decision:
+        """From what is kept; raises ``KeyError`` or ``ValueError``."""
+        body = object_of(stored)
+        inputs = object_of(body["inputs"])
+        return cls(
+            whole(body["number"], NO_BATCH, LARGEST_BATCH),
+            _time(body["released_us"]),
+            {name: Reached.from_json(each) for name, each in inputs.items()},
+            whole(body["late_rows"], 0, LATEST),
+        )
+
+
+#: Before the first decision: nothing was looked at.
+NOTHING_YET = Decision()
+
+
+def _time(value: object) -> int | None:
+    return None if value is None else whole(value, EARLIEST, LATEST)

@@ -1,0 +1,129 @@
+"""kill -9 of a driver that merges three streams and counts their rows in windows, while others go
+on writing: every row counts once, in its order."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trailmark as tm
+from tests.support.seeds import seeds
+from tests.support.spark_orders import sink_files
+from tests.support.spark_runs import Application
+from tests.support.stream_query import KEYS, Step
+from tests.support.stream_steps import newest_commit
+from trailmark.log import LocalStorage
+from trailmark.streams.union.decisions import newest_decision
+
+_START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+_TIME = pa.timestamp("us", "UTC")
+_SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.int32()), ("time", _TIME)])
+_WINDOW_S = 10
+
+
+class _Writers:
+    """Three plain processes' worth of writers, in the order of the union."""
+
+    def __init__(self, root: Path, rng: random.Random) -> None:
+        self._rng = rng
+        self.paths = {name: str(root / name) for name in ("eu", "us", "asia")}
+        self._writers = {
+            name: tm.stream_writer(
+                path,
+                _SCHEMA,
+                name=name,
+                time_column="time",
+                delay="4 seconds",
+                durability="unsynced",
+            )
+            for name, path in self.paths.items()
+        }
+        self._now_s = dict.fromkeys(self.paths, 0.0)
+        #: Time in seconds, place of the input, id and key of every row.
+        self.rows: list[tuple[float, int, int, int]] = []
+
+    def go_on(self, turns: int) -> None:
+        """Everybody writes a while, each at a pace of its own; no row is later than the delay."""
+        for _ in range(turns):
+            for place, name in enumerate(self.paths):
+                if self._rng.random() < 0.3:
+                    continue
+                self._append(place, name)
+
+    def _append(self, place: int, name: str) -> None:
+        found: list[tuple[float, int, int, int]] = []
+        for _ in range(self._rng.randint(1, 30)):
+            self._now_s[name] += self._rng.choice([0.0, 0.0, 0.1, 0.3])
+            at_s = round(max(0.0, self._now_s[name] - self._rng.choice([0, 0, 1.5, 3.9])), 6)
+            found.append((at_s, place, len(self.rows) + len(found), self._rng.randrange(KEYS)))
+        self.rows += found
+        times = [_START + timedelta(seconds=at_s) for at_s, *_ in found]
+        columns = [[row[2] for row in found], [row[3] for row in found], pa.array(times, _TIME)]
+        self._writers[name].append(pa.table(columns, schema=_SCHEMA))
+
+    def finish(self) -> None:
+        """Says that nothing more comes for a long time."""
+        for writer in self._writers.values():
+            writer.heartbeat(_START + timedelta(days=1))
+
+    def expected(self) -> dict[tuple[int, int], tuple[int, int, str]]:
+        """Count, sum of ids and last source by key and window."""
+        found: dict[tuple[int, int], tuple[int, int, str]] = defaultdict(lambda: (0, 0, ""))
+        names = list(self.paths)
+        for at_s, place, number, key in sorted(self.rows):
+            window = (key, int(at_s // _WINDOW_S) * _WINDOW_S)
+            n, total, _ = found[window]
+            found[window] = (n + 1, total + number, names[place])
+        return dict(found)
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_killed_union_counts_every_row_once_and_in_order(tmp_path: Path, seed: int) -> None:
+    print(f"TRAILMARK_SEED={seed} TRAILMARK_CASES=1 repeats it, but for the moments of the kills.")
+    rng = random.Random(seed)
+    writers = _Writers(tmp_path, rng)
+    step = Step(
+        "union",
+        "union",
+        "",
+        str(tmp_path / "out"),
+        str(tmp_path / "checkpoint"),
+        operator=str(tmp_path / "counts"),
+        inputs=writers.paths,
+    )
+    for _ in range(3):
+        before = newest_commit(step.checkpoint)
+        writers.go_on(4)
+        with Application.of_steps(tmp_path / "app", [step]) as application:
+            application.wait_for_batch(step, before + 1)
+            until = time.monotonic() + rng.uniform(0, 2)
+            while time.monotonic() < until:
+                writers.go_on(1)
+                time.sleep(0.05)
+            application.kill_driver(with_workers=rng.random() < 0.5)
+    writers.finish()
+    with Application.of_steps(tmp_path / "app", [step.ending()]) as application:
+        application.finish()
+    assert newest_decision(LocalStorage(f"{step.operator}-union")).late_rows == 0
+    assert len(writers.rows) > 500
+    assert _counted(step.target) == writers.expected()
+
+
+def _counted(out: str) -> dict[tuple[int, int], tuple[int, int, str]]:
+    found: dict[tuple[int, int], tuple[int, int, str]] = {}
+    for path in sink_files(out):
+        row: dict[str, Any]
+        for row in pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read().to_pylist():
+            begin = row["window"]["start"].replace(tzinfo=timezone.utc)
+            key = (row["key"], int((begin - _START).total_seconds()))
+            assert key not in found, f"window {key} came twice"
+            found[key] = (row["n"], row["total"], row["sources"])
+    return found

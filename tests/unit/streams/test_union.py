@@ -1,0 +1,471 @@
+"""Unions of streams without Spark: random streams, restarts and repeated batches, against the same
+in plain Python; and what happens between two looks."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+
+from tests.support.meddling import Meddled
+from tests.support.seeds import reported, seeds
+from tests.support.streams import Written, batch_of, often, rows_by_batch, written
+from tests.support.union import PlainInput, PlainUnion, UnionRow
+from trailmark.errors import DamagedSegment, DataLoss, OtherQuery
+from trailmark.log import Storage
+from trailmark.log.readers import acknowledge, register
+from trailmark.streams import promises
+from trailmark.streams.heartbeats import newest_heartbeats
+from trailmark.streams.manifest import read_manifest
+from trailmark.streams.retention import Retention
+from trailmark.streams.union.deciding import Deciding
+from trailmark.streams.union.decision import NOTHING_YET, Decision
+from trailmark.streams.union.decisions import decided_after, newest_decision, publish
+from trailmark.streams.union.inputs import UnionInput
+from trailmark.streams.union.rows import read_stretch, stretches
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
+from trailmark.testing.disk import SimulatedDisk
+
+_SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("value", pa.int64())])
+_READER = "union"
+
+
+@dataclass
+class _Case:
+    """What a seed asks for."""
+
+    seed: int
+    inputs: int
+    interval: int
+    delay: int
+    most_rows: int | None
+    bytes_at_once: int
+    steps: int
+    trims: bool
+
+    @classmethod
+    def of(cls, seed: int) -> _Case:
+        rng = random.Random(seed)
+        return cls(
+            seed,
+            rng.randint(1, 4),
+            rng.choice([1, 7, 10, 100]),
+            rng.choice([0, 5, 30]),
+            rng.choice([None, None, 1, 5, 20]),
+            rng.choice([1, 2_000, 1 << 24]),
+            rng.randint(10, 60),
+            rng.random() < 0.3,
+        )
+
+
+@dataclass
+class _Input:
+    """A stream, and the same in plain Python."""
+
+    stream: Written
+    plain: PlainInput
+    #: The delay of every writer; None of one that promises nothing.
+    writers: dict[str, int | None]
+    numbers: dict[str, int] = field(default_factory=dict)
+    now: int = 0
+
+    def writer(self, name: str) -> StreamWriter:
+        delay = self.writers[name]
+        retention = self.stream.retention
+        return StreamWriter(
+            self.stream.storage,
+            self.stream.meta,
+            retention=retention,
+            clock=self.stream.clock,
+            delay_us=delay,
+        )
+
+    def commit(
+        self, name: str, rows: Sequence[tuple[int | None, int]], released: int | None
+    ) -> None:
+        self.stream.clock.now_us += 1
+        into = self.writer(name)
+        self.numbers[name] = number = self.numbers.get(name, -1) + 1
+        files = into.write([batch_of(rows, _SCHEMA)], name)
+        into.commit(files, name, number)
+        self.plain.commit(name, rows, self.writers[name], released)
+
+    def heartbeat(self, name: str, asked: int) -> None:
+        delay = self.writers[name]
+        assert delay is not None
+        self.writer(name).send_heartbeat(name, asked)
+        self.plain.promises.heartbeat(name, asked, delay)
+
+    def let_go(self, name: str) -> None:
+        storage = self.stream.storage
+        promises.let_go(storage, name, 0, newest_heartbeats(storage).get(name))
+        self.plain.promises.let_go(name)
+
+
+@dataclass
+class _Run:
+    """A union through a random life."""
+
+    case: _Case
+    rng: random.Random
+    inputs: list[_Input]
+    plain: PlainUnion
+    decision: Decision = NOTHING_YET
+    deciding: Deciding | None = None
+    rows: list[UnionRow] = field(default_factory=list)
+    value: int = 0
+
+    @classmethod
+    def of(cls, case: _Case) -> _Run:
+        rng = random.Random(f"run {case.seed}")
+        inputs = []
+        for _ in range(case.inputs):
+            names = [f"w{n}" for n in range(rng.randint(1, 3))]
+            kind = rng.choice(["promise", "promise", "promise", "nothing", "mixed"])
+            delays = {
+                name: None
+                if kind == "nothing" or (kind == "mixed" and rng.random() < 0.5)
+                else rng.choice([0, 3, 20])
+                for name in names
+            }
+            retention = Retention(None, None, 1) if case.trims else None
+            stream = written(schema=_SCHEMA, time_column="time", retention=retention)
+            if case.trims:
+                register(stream.storage, _READER, stream.log().identity.stream, 0)
+            inputs.append(_Input(stream, PlainInput(case.delay), delays))
+        plain = PlainUnion([each.plain for each in inputs], case.interval)
+        return cls(case, rng, inputs, plain)
+
+    def step(self) -> None:
+        each = self.rng.choice(self.inputs)
+        name = self.rng.choice(list(each.writers))
+        what = self.rng.random()
+        if what < 0.5:
+            self._append(each, name)
+        elif what < 0.65 and each.writers[name] is not None:
+            each.now += self.rng.randint(0, 20)
+            each.heartbeat(name, each.now)
+        elif what < 0.68 and each.writers[name] is not None:
+            each.let_go(name)
+        elif what < 0.75:
+            self.restart()
+        else:
+            self.look()
+
+    def _append(self, each: _Input, name: str) -> None:
+        rows: list[tuple[int | None, int]] = []
+        for _ in range(self.rng.randint(1, 6)):
+            self.value += 1
+            each.now += self.rng.randint(0, 6)
+            back = self.rng.randint(0, 30) if self.rng.random() < 0.5 else 0
+            rows.append((None if self.rng.random() < 0.03 else each.now - back, self.value))
+        each.commit(name, rows, self.plain.released)
+
+    def look(self) -> None:
+        """Decisions until nothing more is released, each read twice, and all rows right."""
+        self.plain.look()
+        while (found := self._deciding().next(self.decision)) != self.decision:
+            assert found.number == self.decision.number + 1
+            assert _is_less(self.decision.released_us, found.released_us)
+            before, self.decision = self.decision, Decision.from_json(_through_json(found))
+            assert self.decision == found
+            rows = self._read(before)
+            if self.rng.random() < 0.3:
+                self.restart()
+                assert self._read(before) == rows, "repeated after a restart"
+            self.rows += rows
+            if self.case.most_rows is None:
+                assert self.decision.released_us == self.plain.released
+            if self.case.trims:
+                for each in self.inputs:
+                    self._acknowledge(each)
+        assert self.decision.released_us == self.plain.released
+        assert self.rows == self.plain.rows()
+        if self.decision is not NOTHING_YET:
+            seen = sum(each.plain.late_rows for each in self.inputs)
+            assert self.decision.late_rows <= seen
+
+    def restart(self) -> None:
+        self.deciding = None
+
+    def _acknowledge(self, each: _Input) -> None:
+        place = self.inputs.index(each)
+        first = self.decision.inputs[str(place)].first
+        acknowledge(each.stream.storage, _READER, each.stream.log().identity.stream, first)
+
+    def _deciding(self) -> Deciding:
+        if self.deciding is None:
+            inputs = [
+                UnionInput(str(place), "/somewhere", each.stream.storage, self.case.delay)
+                for place, each in enumerate(self.inputs)
+            ]
+            self.deciding = Deciding(inputs, self.case.interval, self.case.most_rows)
+        return self.deciding
+
+    def _read(self, before: Decision) -> list[UnionRow]:
+        pieces = self._deciding().pieces(before, self.decision)
+        end = self.decision.released_us
+        assert end is not None
+        views = [open_view(each.stream.storage) for each in self.inputs]
+        found: list[UnionRow] = []
+        for stretch in stretches(pieces, before.released_us, end, self.case.bytes_at_once):
+            table = read_stretch(stretch, views, _SCHEMA.names, "time", _with_place)
+            if table is not None:
+                times = table["time"].cast(pa.int64()).to_pylist()
+                values = table["value"].to_pylist()
+                found += zip(times, table["place"].to_pylist(), values, strict=True)
+        return found
+
+
+def _with_place(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
+    return rows.append_column("place", pa.array([place] * rows.num_rows, pa.int64()))
+
+
+def _is_less(one: int | None, other: int | None) -> bool:
+    return other is not None and (one is None or one < other)
+
+
+def _through_json(decision: Decision) -> object:
+    return json.loads(json.dumps(decision.to_json()))
+
+
+@pytest.mark.parametrize("seed", seeds(150))
+def test_any_union_releases_what_is_complete_in_order_and_once(seed: int) -> None:
+    case = _Case.of(seed)
+    run = _Run.of(case)
+    with reported(seed, case), often():
+        for _ in range(case.steps):
+            run.step()
+        run.look()
+        ends = {name: each.end for name, each in run.decision.inputs.items()}
+        if ends == {str(n): each.stream.log().newest() + 1 for n, each in enumerate(run.inputs)}:
+            late = sum(each.plain.late_rows for each in run.inputs)
+            assert run.decision.late_rows == late, "all of them were looked at"
+
+
+# Somebody writes meanwhile
+
+
+def _in_time(stream: Written) -> list[tuple[int, int]]:
+    """Rows that are not late by what their own batch says, in the order of the stream."""
+    found = []
+    for batch, rows in rows_by_batch(stream.storage).items():
+        told = read_manifest(stream.log(), batch).boundaries
+        limit = None if told is None else told.late_before
+        found += [row for row in rows if limit is None or row[0] >= limit]
+    return found
+
+
+def _act(stream: Written, writer: str, number: int, what: int | list[int]) -> None:
+    """A heartbeat, or rows, of a writer with a delay of 2."""
+    into = StreamWriter(stream.storage, stream.meta, clock=stream.clock, delay_us=2)
+    if isinstance(what, int):
+        into.send_heartbeat(writer, what)
+    else:
+        rows = [(time, 100 * number + place) for place, time in enumerate(what)]
+        into.commit(into.write([batch_of(rows, _SCHEMA)], writer), writer, number)
+
+
+_MEDDLING: list[list[tuple[str, int, int | list[int]]]] = [
+    [("a", 1, [60])],
+    [("a", 1, 60), ("b", 1, 70)],
+    [("a", 1, 60), ("b", 1, [20, 55])],
+    [("c", 0, [1, 45, 80])],  # nobody knew of it
+    [("c", 0, 5), ("c", 1, [10, 50])],
+    [("b", 1, 90), ("a", 1, 90), ("c", 0, [30, 89, 95])],
+    [("a", 1, [25]), ("a", 2, 99), ("b", 1, 99), ("d", 0, [97, 40])],
+]
+
+
+@pytest.mark.parametrize("meddling", _MEDDLING)
+@pytest.mark.parametrize("begins_with", ["rows", "heartbeats"])
+def test_whoever_writes_while_a_union_looks_loses_no_row(
+    meddling: list[tuple[str, int, int | list[int]]], begins_with: str
+) -> None:
+    """At every look of the union, the others go on, and then the union does."""
+    for at in range(1000):
+        disk = SimulatedDisk()
+        stream = written(disk.storage(), _SCHEMA, time_column="time")
+        if begins_with == "rows":
+            _act(stream, "a", 0, [10, 20, 30])
+            _act(stream, "b", 0, [25, 40])
+        else:
+            _act(stream, "a", 0, 30)
+            _act(stream, "b", 0, 40)
+
+        def go_on(stream: Written = stream) -> None:
+            for writer, number, what in meddling:
+                _act(stream, writer, number, what)
+
+        storage = _MeddledWith(disk, at, go_on)
+        union = _OneStream(storage)
+        union.go_on()
+        if storage.looks <= at:
+            break
+        for writer, number in (("a", 8), ("b", 8), ("c", 8), ("d", 8)):
+            _act(stream, writer, number, [120])
+            _act(stream, writer, number + 1, 200)
+        union.go_on()
+        released = union.decision.released_us
+        assert released == 198
+        expected = [row for row in _in_time(stream) if row[0] < released]
+        assert union.rows == sorted(expected, key=lambda row: row[0]), at
+    else:
+        raise AssertionError("it never ended")
+
+
+class _MeddledWith(Meddled):
+    """Whether there is a file is a look, too: so a union finds the newest batch."""
+
+    def exists(self, path: str) -> bool:
+        self._look()
+        return super().exists(path)
+
+
+class _OneStream:
+    """One stream, in order."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._deciding = Deciding([UnionInput("a", "/a", storage, 0)], 1)
+        self.decision = NOTHING_YET
+        self.rows: list[tuple[int, int]] = []
+
+    def go_on(self) -> None:
+        while (found := self._deciding.next(self.decision)) != self.decision:
+            before, self.decision = self.decision, found
+            assert found.released_us is not None
+            pieces = self._deciding.pieces(before, found)
+            views = [open_view(self._storage)]
+            for each in stretches(pieces, before.released_us, found.released_us):
+                table = read_stretch(each, views, _SCHEMA.names, "time", lambda rows, _: rows)
+                if table is None:
+                    continue
+                times = table["time"].cast(pa.int64()).to_pylist()
+                self.rows += zip(times, table["value"].to_pylist(), strict=True)
+
+
+# What a union cannot go on with
+
+
+def _two_streams() -> tuple[Written, Written]:
+    first, second = (written(schema=_SCHEMA, time_column="time") for _ in range(2))
+    for stream in (first, second):
+        _act(stream, "a", 0, [10, 20])
+        _act(stream, "a", 1, [30, 40])
+    return first, second
+
+
+def _deciding(*streams: Written) -> Deciding:
+    inputs = [UnionInput(n, f"/{n}", s.storage, 0) for n, s in zip("ab", streams, strict=False)]
+    return Deciding(inputs, 10)
+
+
+def test_an_input_that_was_trimmed_too_far_is_a_loss_of_data() -> None:
+    first, second = _two_streams()
+    decided = _deciding(first, second).next(NOTHING_YET)
+    _act(first, "a", 2, [50])
+    first.log().trim(2)
+    with pytest.raises(DataLoss, match="Batch 1 is gone") as caught:
+        _deciding(first, second).next(decided)
+    assert "input a (/a)" in str(caught.value)
+    assert "argument reader" in str(caught.value)
+
+
+def test_another_stream_in_the_place_of_an_input_is_refused() -> None:
+    first, second = _two_streams()
+    decided = _deciding(first, second).next(NOTHING_YET)
+    with pytest.raises(DataLoss, match="another stream than the union began to read"):
+        _deciding(second, first).next(decided)
+
+
+def test_a_stream_that_is_gone_is_refused() -> None:
+    with pytest.raises(DataLoss, match="The stream is gone"):
+        UnionInput("a", "/a", SimulatedDisk().storage(), 0)
+
+
+def test_an_input_without_any_row_holds_all_others() -> None:
+    first, _ = _two_streams()
+    empty = written(schema=_SCHEMA, time_column="time")
+    assert _deciding(first, empty).next(NOTHING_YET) == NOTHING_YET
+    _act(empty, "a", 0, 27)
+    assert _deciding(first, empty).next(NOTHING_YET).released_us == 20
+
+
+def test_rows_without_a_time_are_left_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    stream = written(schema=_SCHEMA, time_column="time")
+    into = StreamWriter(stream.storage, stream.meta, clock=stream.clock, delay_us=0)
+    rows: list[tuple[int | None, int]] = [(5, 1), (None, 2), (15, 3), (25, 4), (None, 5)]
+    into.commit(into.write([batch_of(rows, _SCHEMA)], "a"), "a", 0)
+    _act(stream, "a", 1, [32])
+    union = _OneStream(stream.storage)
+    union.go_on()
+    _act(stream, "a", 2, [62])
+    union.go_on()
+    assert union.rows == [(5, 1), (15, 3), (25, 4), (32, 100)]
+    told = [each.message for each in caplog.records if "no place in the order" in each.message]
+    assert len(told) == 1
+    assert "2 rows have no time in column time" in told[0]
+
+
+# Decisions as files
+
+
+def _decided() -> tuple[Storage, Decision]:
+    storage = SimulatedDisk().storage()
+    decided = _deciding(*_two_streams()).next(NOTHING_YET)
+    publish(storage, NOTHING_YET, decided)
+    return storage, decided
+
+
+def test_a_decision_that_was_published_stands() -> None:
+    storage, decided = _decided()
+    publish(storage, NOTHING_YET, decided)  # as after a crash
+    assert newest_decision(storage) == decided
+    assert decided_after(storage, NOTHING_YET) == decided
+    assert decided_after(storage, decided) is None
+
+
+def test_nobody_decides_otherwise() -> None:
+    storage, decided = _decided()
+    with pytest.raises(OtherQuery, match="batch 0 was decided otherwise"):
+        publish(storage, NOTHING_YET, replace(decided, released_us=1))
+    with pytest.raises(OtherQuery, match="path of its own"):
+        decided_after(storage, replace(NOTHING_YET, late_rows=1))
+
+
+def test_a_query_that_went_back_is_refused() -> None:
+    storage, decided = _decided()
+    second = replace(decided, number=1)
+    publish(storage, decided, second)
+    with pytest.raises(OtherQuery, match="the newest one is 1"):
+        publish(storage, NOTHING_YET, decided)
+    with pytest.raises(OtherQuery, match="the newest one is 1"):
+        decided_after(storage, NOTHING_YET)
+
+
+def test_old_decisions_go() -> None:
+    storage, decided = _decided()
+    for number in range(1, 200):
+        following = replace(decided, number=number)
+        publish(storage, decided, following)
+        decided = following
+    assert newest_decision(storage) == decided
+    assert len(storage.list("decisions")) < 150
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"body": {}, "crc32": 1}', b"\xff"])
+def test_a_damaged_decision_is_named(text: bytes) -> None:
+    storage, decided = _decided()
+    storage.replace("decisions/00000000000000000000.json", [text])
+    with pytest.raises(DamagedSegment, match="Delete the file") as caught:
+        newest_decision(storage)
+    assert caught.value.where == "decisions/00000000000000000000.json"
+    storage.delete("decisions/00000000000000000000.json")
+    publish(storage, NOTHING_YET, decided)
+    assert newest_decision(storage) == decided

@@ -93,6 +93,10 @@ bench-operators: java ## Speed of users' operators against Spark's own; exit cod
 bench-joins: java ## Speed of joins against Spark's own; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.joins
 
+.PHONY: bench-answers
+bench-answers: java ## Cost of merging streams in order; exit code 1 if any is short
+	$(SPARK) $(BIN)/python -m bench.answers
+
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams

@@ -1,0 +1,87 @@
+"""``trailmark status`` of a union: how far it is, and for whom it waits."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import trailmark as tm
+from tests.support.streams import ORDERS, SECOND, batch_of, orders
+from tests.unit.cli.conftest import Run
+from trailmark.log import LocalStorage, create_or_open
+from trailmark.streams.union.deciding import Deciding
+from trailmark.streams.union.decision import NOTHING_YET
+from trailmark.streams.union.decisions import publish
+from trailmark.streams.union.description import UnionDescription
+from trailmark.streams.union.inputs import UnionInput
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A union of two streams, of which us is behind."""
+    paths = {name: str(tmp_path / name) for name in ("eu", "us")}
+    for name, batch in (("eu", 3), ("us", 1)):
+        given = {"name": name, "time_column": "time", "delay": "1 second"}
+        writer = tm.stream_writer(paths[name], ORDERS, **given)  # type: ignore[arg-type]
+        writer.append(batch_of(orders(batch)))
+    schemas = dict.fromkeys(paths, ORDERS)
+    union = UnionDescription(paths, schemas, ORDERS, "time", SECOND, 0)
+    place = tmp_path / "union"
+    create_or_open(LocalStorage(place), union.to_meta())
+    return place
+
+
+def _decide(path: Path) -> None:
+    inputs = [
+        UnionInput(name, str(path), LocalStorage(path.parent / name), 0) for name in ("eu", "us")
+    ]
+    decided = Deciding(inputs, SECOND).next(NOTHING_YET)
+    publish(LocalStorage(path), NOTHING_YET, decided)
+
+
+def test_a_union_says_for_whom_it_waits(path: Path, run: Run) -> None:
+    said = run("status", path)
+    assert (said.code, said.err) == (0, "")
+    assert "nothing is released yet" in said.out
+    _decide(path)
+    said = run("status", path)
+    assert "union of 2 streams by time, in slices of 1 s" in said.out
+    assert "released up to 1970-01-01 00:00:11Z, in batch 0, waits for us; late rows: 0" in said.out
+    us = next(line for line in said.out.splitlines() if line.startswith("us"))
+    assert us.split()[1:] == [
+        str(path.parent / "us"),
+        *("1970-01-01", "00:00:11Z", "1970-01-01", "00:00:11Z", "0", "0"),
+    ]
+    told = run("status", path, "--json").json
+    assert (told["operator"], told["waits_for"], told["released_us"]) == (
+        "union",
+        "us",
+        11 * SECOND,
+    )
+    assert told["inputs"]["eu"]["reached"]["boundary_us"] == 31 * SECOND
+
+
+def test_what_is_wrong_with_it_is_said(path: Path, run: Run) -> None:
+    _decide(path)
+    shutil.rmtree(path.parent / "us")
+    said = run("status", path)
+    assert said.code == 1
+    assert f"input us: there is no stream at {path.parent / 'us'}" in said.out
+    (path / "decisions" / f"{0:020d}.json").write_text("{}")
+    said = run("status", path)
+    assert said.code == 1
+    assert "The file holds no decision of a union" in said.out
+
+
+@pytest.mark.parametrize("command", ["log", "verify", "readers", "writers", "merge"])
+def test_other_commands_say_that_there_are_no_rows(path: Path, run: Run, command: str) -> None:
+    said = run(command, path)
+    assert said.code == 2
+    assert f"{path} is a union: it has no rows of its own" in said.err
+
+
+def test_a_union_cannot_be_read(path: Path) -> None:
+    with pytest.raises(tm.TrailmarkError, match="This is the path of a union"):
+        tm.read_table(path)

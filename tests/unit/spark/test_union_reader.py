@@ -1,0 +1,178 @@
+"""The source of a union as Spark calls it, where a test on Spark could not choose the moment."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+import trailmark as tm
+from trailmark.errors import OtherQuery
+from trailmark.log import LocalStorage
+from trailmark.log.readers import read_reader
+from trailmark.spark.union_source import RowsInOrder, UnionOptions, UnionReader
+from trailmark.streams.own_writer import OwnWriter
+from trailmark.streams.union.decisions import newest_decision
+
+_SCHEMA = StructType().add("at", "timestamp").add("item", "long").add("source", "string")
+_STREAM = pa.schema([("at", pa.timestamp("us", "UTC")), ("item", pa.int64())])
+
+
+class _Clock:
+    now_us = 0.0
+
+    def __call__(self) -> float:
+        return self.now_us
+
+
+def _writer(path: Path) -> OwnWriter:
+    return tm.stream_writer(path, _STREAM, name=path.name, time_column="at", delay="0 seconds")
+
+
+def _add(writer: OwnWriter, *times: int) -> None:
+    at = pa.array(times, pa.int64()).cast(_STREAM.field("at").type)
+    writer.append(pa.table({"at": at, "item": list(times)}, schema=_STREAM))
+
+
+@pytest.fixture
+def writers(tmp_path: Path) -> list[OwnWriter]:
+    found = [_writer(tmp_path / name) for name in ("a", "b")]
+    _add(found[0], 10, 20, 30)
+    _add(found[1], 15, 25)
+    return found
+
+
+def _reader(tmp_path: Path, clock: _Clock | None = None, **given: Any) -> UnionReader:
+    paths = {name: str(tmp_path / name) for name in ("a", "b")}
+    options = UnionOptions(str(tmp_path / "union"), paths, "at", 10, 0, **given)
+    assert UnionOptions.of(options.to_options()) == options
+    return UnionReader(options, _SCHEMA, clock or _Clock())
+
+
+def _rows(reader: UnionReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, str]]:
+    sent = copy.copy(reader)  # as it is sent to tasks
+    found = []
+    for partition in reader.partitions(start, end):
+        assert isinstance(partition, RowsInOrder)
+        for batch in sent.read(partition):
+            assert batch.schema.names == _SCHEMA.names
+            found += list(zip(*(batch[n].to_pylist() for n in ("item", "source")), strict=True))
+    return found
+
+
+def test_a_batch_is_a_decision_and_is_repeated_as_it_was(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    reader = _reader(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    expected = [(10, "a"), (15, "b")]
+    assert _rows(reader, start, end) == expected
+    _add(writers[1], 50)
+    # As after a crash: another process, and more is there by now.
+    assert _rows(_reader(tmp_path), start, end) == expected
+    reader = _reader(tmp_path)
+    following = reader.latestOffset(end)
+    assert _rows(reader, end, following) == [(20, "a"), (25, "b")]
+    assert reader.partitions(following, following) == []
+
+
+def test_it_looks_no_more_often_than_is_worth_it(tmp_path: Path, writers: list[OwnWriter]) -> None:
+    clock = _Clock()
+    reader = _reader(tmp_path, clock)
+    end = reader.latestOffset(reader.initialOffset())
+    reader.partitions(reader.initialOffset(), end)
+    for writer in writers:
+        _add(writer, 100)
+    clock.now_us += 10_000
+    assert reader.latestOffset(end) == end
+    clock.now_us += 50_000
+    assert reader.latestOffset(end)["released_us"] == 100
+
+
+def test_a_decision_that_spark_has_lost_is_taken_again(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    """Its checkpoint may lie on a disk that lost power after the batch was planned."""
+    reader = _reader(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    reader.partitions(start, end)
+    for writer in writers:
+        _add(writer, 100)
+    assert _reader(tmp_path).latestOffset(start) == end
+
+
+def test_a_query_that_begins_anew_is_refused(tmp_path: Path, writers: list[OwnWriter]) -> None:
+    reader = _reader(tmp_path)
+    start = position = reader.initialOffset()
+    for time in (100, 200):
+        following = reader.latestOffset(position)
+        reader.partitions(position, following)
+        position = following
+        for writer in writers:
+            _add(writer, time)
+        reader = _reader(tmp_path)
+    with pytest.raises(OtherQuery, match="Give each query that runs a union a path of its own"):
+        _reader(tmp_path).latestOffset(start)
+    with pytest.raises(OtherQuery):
+        reader.partitions(start, {**position, "number": 0})
+
+
+def test_a_spark_that_does_not_say_where_it_stands_goes_on_where_it_was(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    reader = _reader(tmp_path)
+    end = reader.latestOffset()
+    assert reader.latestOffset() == end
+    reader.partitions(reader.initialOffset(), end)
+    for writer in writers:
+        _add(writer, 100)
+    again = _reader(tmp_path).latestOffset()
+    assert (again["number"], again["released_us"]) == (1, 100)
+
+
+def test_a_run_that_ends_sees_nothing_that_comes_later(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    reader = _reader(tmp_path, most_rows=2)
+    reader.prepareForTriggerAvailableNow()
+    start = position = reader.initialOffset()
+    seen = []
+    while (following := reader.latestOffset(position)) != position:
+        seen += _rows(reader, position, following)
+        position = following
+        for writer in writers:
+            _add(writer, 1_000_000 + position["number"])
+    assert seen == [(10, "a"), (15, "b")]
+    assert position["released_us"] == 20
+    assert start["released_us"] is None
+
+
+def test_a_named_reader_keeps_what_is_not_released(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    reader = _reader(tmp_path, reader="me")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+
+    def needs(name: str) -> int | None:
+        found = read_reader(LocalStorage(tmp_path / name), "me")
+        return None if found is None else found.needs
+
+    assert (needs("a"), needs("b")) == (0, 0), "said before anything is read"
+    reader.partitions(start, end)
+    _add(writers[0], 60)
+    _add(writers[1], 70)
+    clocked = _reader(tmp_path, reader="me")
+    following = clocked.latestOffset(end)
+    clocked.partitions(end, following)
+    assert following["released_us"] == 60
+    assert (needs("a"), needs("b")) == (0, 0), "the batch may be repeated"
+    clocked.commit(following)
+    assert (needs("a"), needs("b")) == (1, 1)
+    assert newest_decision(LocalStorage(tmp_path / "union")).number == 1

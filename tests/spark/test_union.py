@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -166,6 +166,66 @@ def test_windows_behind_a_union_close_by_its_boundary_though_no_row_comes(
         wait_until("the second one", lambda: found == [(7, 6), (7, 3)])
     finally:
         query.stop()
+
+
+class _Counts:
+    """A keyed operator: how many rows a key has had."""
+
+    state: ClassVar[Any] = {"n": pa.int64()}
+
+    def process(self, keys: Any, rows: pa.RecordBatch, state: Any) -> pa.Table:
+        state["n"] += keys.counts()
+        return keys.table(n=state["n"])
+
+
+def test_rows_at_the_boundary_itself_are_in_time_for_every_operator(
+    spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
+) -> None:
+    """Slices end at whole seconds, and so do the times of rows: those of keyed operators and of
+    joins are late at the watermark, which therefore is before the boundary."""
+    seen: dict[str, list[Any]] = {"counts": [], "pairs": []}
+
+    def kept(name: str) -> Callable[[DataFrame, int], None]:
+        return lambda rows, _: seen[name].extend(tuple(each) for each in rows.collect())
+
+    rows = _union(tmp_path)
+    counts = tm.apply(
+        rows,
+        _Counts,
+        by="item",
+        schema="item long, n long",
+        time="at",
+        path=tmp_path / "counts",
+        buckets=1,
+    )
+    other = _union(tmp_path, path=tmp_path / "union-2").withColumnRenamed("at", "other_at")
+    pairs = tm.join(
+        _union(tmp_path, path=tmp_path / "union-3"),
+        other,
+        on="item",
+        within=tm.interval("at", "other_at", before="0 seconds", after="0 seconds"),
+        path=tmp_path / "pairs",
+        buckets=1,
+    )
+    queries = [
+        each.writeStream.foreachBatch(kept(name))
+        .option("checkpointLocation", f"{tmp_path}/check-{name}")
+        .trigger(processingTime="20 milliseconds")
+        .start()
+        for name, each in (("counts", counts), ("pairs", pairs))
+    ]
+    try:
+        for second in range(1, 6):
+            for place, each in enumerate(writers.values()):
+                each.append(_rows([second], item=place))
+                each.heartbeat(_at(second + 1))
+            for query in queries:
+                query.processAllAvailable()
+        wait_until("all rows", lambda: len(seen["counts"]) == 12 and len(seen["pairs"]) == 12)
+    finally:
+        for query in queries:
+            query.stop()
+    assert sorted(seen["counts"]) == [(item, n) for item in range(3) for n in range(1, 5)]
 
 
 def test_where_other_rows_are_added_the_boundary_does_not_count(

@@ -15,7 +15,7 @@ class PlainPromises:
     gone: dict[str, int | None] = field(default_factory=dict)
     stream: int | None = None
     late_rows: list[int] = field(default_factory=list)
-    #: Whether a batch says so: whoever promises nothing does not look for heartbeats alone.
+    #: Whether anybody has promised anything.
     is_told: bool = False
 
     def commit(
@@ -42,6 +42,7 @@ class PlainPromises:
         return [self.own.get(writer, self.gone.get(writer)), self.stream]
 
     def heartbeat(self, writer: str, asked: int, delay: int) -> None:
+        self.is_told = True
         self._reach(writer, [asked - delay])
 
     def let_go(self, writer: str) -> None:

@@ -22,7 +22,6 @@ class PlainInput:
     promises: PlainPromises = field(default_factory=PlainPromises)
     in_time: list[tuple[int, int]] = field(default_factory=list)
     late_rows: int = 0
-    has_batches: bool = False
     latest: int | None = None
 
     def commit(
@@ -33,8 +32,7 @@ class PlainInput:
         released: int | None,
     ) -> None:
         """A batch. What the union has released already can only be late."""
-        is_promised = self.promises.is_told or (writer is not None and delay is not None)
-        limits = self.promises.limits(writer, delay) if is_promised else [self._by_rows()]
+        limits = self.promises.limits(writer, delay)
         for time, value in rows:
             if time is None:
                 continue
@@ -45,16 +43,12 @@ class PlainInput:
         self.promises.commit(writer, [time for time, _ in rows], delay)
         times = [time for time, _ in rows if time is not None]
         self.latest = max([*times, *([] if self.latest is None else [self.latest])], default=None)
-        self.has_batches = True
 
     @property
     def boundary(self) -> int | None:
         """Up to which time it is complete."""
-        if self.has_batches and not self.promises.is_told:
-            return self._by_rows()
-        return self.promises.stream
-
-    def _by_rows(self) -> int | None:
+        if self.promises.is_told:
+            return self.promises.stream
         return None if self.latest is None else self.latest - self.delay
 
 

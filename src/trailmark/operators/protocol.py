@@ -40,6 +40,9 @@ class Port:
         How far the watermark stays behind it.
     is_stream
         Whether tuples come with every batch; otherwise all that ever comes comes with the first.
+    late_at_watermark
+        Whether a tuple at the very time of the watermark is late, as in Spark. Of windows it is the
+        end that counts.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Port:
     event_time: str | None = None
     delay_us: int = 0
     is_stream: bool = True
+    late_at_watermark: bool = True
 
     @property
     def logged(self) -> LoggedPort:

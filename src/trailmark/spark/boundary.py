@@ -31,6 +31,6 @@ def boundary_of(df: DataFrame, port: Port) -> str | None:
     path = df.schema[port.event_time].metadata.get(_KEY)
     if not isinstance(path, str):
         return None
-    source = source_row_by_row(df)
+    source = source_row_by_row(df, _KEY)
     is_union = source is not None and (source.format, source.paths) == (UnionSource.name(), (path,))
     return path if is_union else None

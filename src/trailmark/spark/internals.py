@@ -128,16 +128,26 @@ def only_source(df: DataFrame) -> Source | None:
         return None
 
 
-def source_row_by_row(df: DataFrame) -> Source | None:
+def source_row_by_row(df: DataFrame, note: str) -> Source | None:
     """What a streaming DataFrame reads and passes on at once, a row at a time; None if it does more
-    than that, or if that is not known."""
+    than that, or if that is not known.
+
+    Nor may a table that it is joined with have columns with a ``note`` in their metadata: in the
+    result nobody could tell whose it is.
+    """
     try:
         plan = df._jdf.queryExecution().analyzed()
         while not plan.children().isEmpty():
-            streaming = [each for each in _listed(plan.children()) if each.isStreaming()]
+            below = _listed(plan.children())
+            streaming = [each for each in below if each.isStreaming()]
             if plan.nodeName() not in _ROW_BY_ROW or len(streaming) != 1:
                 return None
             (plan,) = streaming
+            others = [each for each in below if not each.isStreaming()]
+            if any(
+                note in _metadata(column) for each in others for column in _listed(each.output())
+            ):
+                return None
         return _source(plan)
     except _GONE:
         return None
@@ -236,7 +246,11 @@ class _PlanReader:
 
 def _first_metadata(plan: Any) -> Mapping[str, Any]:
     columns = plan.output()
-    found = {} if columns.isEmpty() else json.loads(columns.head().metadata().json())
+    return {} if columns.isEmpty() else _metadata(columns.head())
+
+
+def _metadata(column: Any) -> Mapping[str, Any]:
+    found = json.loads(column.metadata().json())
     assert isinstance(found, dict)
     return found
 

@@ -119,7 +119,7 @@ def take_rows(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, PortR
 
 def _as_united(plan: Plan, rows: PortRows) -> PortRows:
     """Rows of a union in its order again, which a shuffle does not keep among those that several
-    tasks have read. Rows with one time were read by one task, and are in their order."""
+    tasks have read. Rows with one time were read by one task, and stay as they came."""
     if not plan.boundaries:
         return rows
     tables = [
@@ -172,13 +172,17 @@ def _run_bucket(
 
 
 def _told(plan: Plan) -> list[int | None]:
-    """Up to which time each input is complete with the batch that runs, where a union says so."""
+    """The watermark of each input with the batch that runs, where a union says how far it is."""
     from trailmark.streams.union.decisions import newest_decision  # few inputs come from one
 
-    return [
-        None if path is None else newest_decision(storage_at(path, plan.settings)).released_us
-        for path in plan.boundaries
-    ]
+    marks: list[int | None] = []
+    for path, port in zip(plan.boundaries, plan.operator.ports, strict=True):
+        decided = None if path is None else newest_decision(storage_at(path, plan.settings))
+        released_us = None if decided is None else decided.released_us
+        # Rows at the boundary itself are still to come.
+        is_inside = released_us is not None and port.late_at_watermark
+        marks.append(released_us - 1 if released_us is not None and is_inside else released_us)
+    return marks
 
 
 def _with_initial(

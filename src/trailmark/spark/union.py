@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
+from pyspark.sql.streaming import datasource as spark_sources
 
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.log import check_same_operator, open_storage, read_meta
@@ -88,13 +90,12 @@ def union(
     session = _session(inputs)
     directory = driver_directory(session)
     given = {_name(name): _path(name, each, directory) for name, each in inputs.items()}
-    if not 1 <= len(given) <= MOST_PORTS:
-        raise SettingError(
-            f"A union has 1 to {MOST_PORTS} inputs, not {len(given)}.",
-            where="inputs",
-            fix='For example {"eu": "/data/eu", "us": "/data/us"}.',
-        )
-    schema = _schema({name: _columns(name, each, time) for name, each in given.items()}, time)
+    _check_count(given)
+    columns = {name: _columns(name, each, time) for name, each in given.items()}
+    for name, each in inputs.items():
+        if isinstance(each, DataFrame):  # which may read fewer
+            columns[name] = _chosen(columns[name], each.columns, name, time)
+    schema = _schema(columns, time)
     options = UnionOptions(
         paths.absolute(path, directory),
         given,
@@ -127,15 +128,36 @@ def _session(inputs: object) -> SparkSession:
     for name, each in inputs.items():
         if isinstance(each, DataFrame):
             check_classic(each, f"inputs[{name!r}]")
-    session = SparkSession.getActiveSession()
-    if session is None:
+    try:
+        session = SparkSession.active()
+    except PySparkRuntimeError as error:
         raise SettingError(
-            "There is no session of Spark in this process.",
+            "There is no session of Spark.",
             where="inputs",
             fix="Make one first: SparkSession.builder.getOrCreate().",
+        ) from error
+    if not hasattr(spark_sources, "SupportsTriggerAvailableNow"):
+        raise SettingError(
+            f"Spark {session.version} does not tell a source where a query stands, and a union has "
+            "to know.",
+            where="SparkSession",
+            fix="Use Spark 4.2 or later.",
         )
     check_workers(session)
     return session
+
+
+def _check_count(given: Mapping[str, str]) -> None:
+    if not 1 <= len(given) <= MOST_PORTS:
+        raise SettingError(
+            f"A union has 1 to {MOST_PORTS} inputs, not {len(given)}.",
+            where="inputs",
+            fix='For example {"eu": "/data/eu", "us": "/data/us"}.',
+        )
+    if len(set(given.values())) < len(given):
+        raise SettingError(
+            "Two inputs are the same stream.", where="inputs", fix="Name every stream once."
+        )
 
 
 def _name(name: object) -> str:
@@ -185,9 +207,17 @@ def _columns(name: str, path: str, time: str) -> spark.StructType:
     return spark_schema(view)
 
 
+def _chosen(
+    columns: spark.StructType, names: Sequence[str], name: str, time: str
+) -> spark.StructType:
+    if time not in names:
+        raise SettingError(f"It does not read the column {time!r}.", where=f"input {name!r}")
+    return spark.StructType([columns[each] for each in names])
+
+
 def _schema(inputs: Mapping[str, spark.StructType], time: str) -> spark.StructType:
     """The columns that all inputs have."""
-    (first, columns), *others = inputs.items()
+    (first, columns), *others = ((name, each.toNullable()) for name, each in inputs.items())
     common = [each.name for each in columns if all(each.name in other.names for _, other in others)]
     for name, other in others:
         for column in common:
@@ -198,9 +228,10 @@ def _schema(inputs: Mapping[str, spark.StructType], time: str) -> spark.StructTy
                     where="inputs",
                     fix="Write all streams with the same types.",
                 )
-    if SOURCE in common:
+    clash = [column for column in common if column.lower() == SOURCE]
+    if clash:
         raise SettingError(
-            f"The inputs have a column {SOURCE!r}, and so has the union: it names the input.",
+            f"The inputs have a column {clash[0]!r}, and the union has one that names the input.",
             where="inputs",
             fix="Write the streams with another name for it.",
         )

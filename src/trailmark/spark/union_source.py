@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -18,15 +19,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import datasource as spark
 from pyspark.sql.types import StructType
 
-from trailmark.log import MonotonicClock, Storage, create_or_open, monotonic_us, open_storage
+from trailmark.errors import DamagedSegment, MissingSegment, OtherQuery
+from trailmark.log import MonotonicClock, create_or_open, monotonic_us, open_storage
 from trailmark.log.readers import acknowledge, register
+from trailmark.log.storage.urls import redacted
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.schemas import arrow_schema, as_asked
 from trailmark.streams.union.deciding import Deciding
 from trailmark.streams.union.decision import NOTHING_YET, Decision
-from trailmark.streams.union.decisions import decided_after, newest_decision, publish
+from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import SOURCE, UnionDescription
-from trailmark.streams.union.inputs import UnionInput
+from trailmark.streams.union.inputs import UnionInput, loss_of_data, place_of
 from trailmark.streams.union.rows import Stretch, read_stretch, stretches
 from trailmark.streams.view import open_view
 
@@ -34,6 +37,8 @@ from trailmark.streams.view import open_view
 _ROWS_AT_ONCE = 1 << 16
 #: How often a query that waits looks at the streams: Spark asks a hundred times a second.
 _LOOK_EVERY_US = 50_000
+#: Where a look takes long, as in an object store, it rests so many times as long.
+_REST = 4
 
 _registered: WeakSet[SparkSession] = WeakSet()
 
@@ -112,16 +117,21 @@ class RowsInOrder(spark.InputPartition):
 
 
 class _Opened:
-    """What only the process has that plans a query."""
+    """What only the process has that plans a query, which stands at a decision."""
 
-    def __init__(self, options: UnionOptions, schema: StructType) -> None:
-        self.storage: Storage = open_storage(options.path)
-        create_or_open(self.storage, options.described(arrow_schema(schema)).to_meta())
+    def __init__(self, options: UnionOptions, schema: StructType, start: Decision) -> None:
+        storage = open_storage(options.path)
+        create_or_open(storage, options.described(arrow_schema(schema)).to_meta())
         self.inputs = [
             UnionInput(name, path, open_storage(path), options.delay_us)
             for name, path in options.paths.items()
         ]
         self.deciding = Deciding(self.inputs, options.interval_us, options.most_rows)
+        self.decisions = Decisions(storage, start)
+        if options.reader is not None:  # before anything is decided
+            for each in self.inputs:
+                needs = self.deciding.standing(start, each).needs
+                register(each.storage, options.reader, each.stream, needs)
 
 
 class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -134,10 +144,8 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._now_us = now_us
         self._opened: _Opened | None = None
-        self._position: Decision | None = None
-        self._is_known = False
         self._ends = False
-        self._looked_us: float | None = None
+        self._next_look_us: float | None = None
         self._acknowledged: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -146,64 +154,71 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
-        """The next decision, or where Spark stands.
-
-        Before version 4.2, Spark does not say where it stands: then it is where it planned last.
-        """
-        union = self._open()
-        if start is not None:
-            self._position = Decision.from_json(start)
+        """The next decision, or where Spark stands."""
+        assert start is not None, "tm.union refuses versions of Spark that do not say"
+        with self._named():
+            position = Decision.from_json(start)
+            union = self._open(position)
             # Spark asks for more when it has committed what it has, and tells no other way in time.
-            self._acknowledge(union, self._position)
-        elif self._position is None:
-            self._position = newest_decision(union.storage)
-        position = self._position
-        if not self._is_known:
-            self._begin(union, position)
-        if self._is_time_to_look():
-            self._position = self._next(union, position)
-        return self._position.to_json()
+            self._acknowledge(union, position)
+            adopted = union.decisions.adopted
+            if adopted is not None and adopted.number == position.number + 1:
+                return adopted.to_json()
+            if not self._is_time_to_look():
+                return start
+            began_us = self._now_us()
+            found = union.deciding.next(position)
+            took_us = self._now_us() - began_us
+            self._next_look_us = self._now_us() + max(_LOOK_EVERY_US, _REST * took_us)
+            if found != position:
+                union.decisions.check()
+            return found.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._ends = True
-        self._open().deciding.end_with_next_look()
 
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[spark.InputPartition]:
         before, decision = Decision.from_json(start), Decision.from_json(end)
-        self._position = decision
         if decision == before:
             return []
-        union = self._open()
-        # From here on it cannot be otherwise: tasks of operators behind the union go by it.
-        publish(union.storage, before, decision)
-        assert decision.released_us is not None, "it releases something"
-        pieces = union.deciding.pieces(before, decision)
-        found = stretches(pieces, before.released_us, decision.released_us)
-        return [RowsInOrder(stretch) for stretch in found]
+        with self._named():
+            union = self._open(before)
+            # From here on it cannot be otherwise: tasks of operators behind the union go by it.
+            union.decisions.publish(before, decision)
+            assert decision.released_us is not None, "it releases something"
+            pieces = union.deciding.pieces(before, decision)
+            found = stretches(pieces, before.released_us, decision.released_us)
+            return [RowsInOrder(stretch) for stretch in found]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RowsInOrder)
         wanted = arrow_schema(self._schema)
         own = pa.schema([field for field in wanted if field.name != SOURCE])
-        names = list(self._options.paths)
+        inputs = list(self._options.paths.items())
 
         def shown(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
             columns = dict(zip(own.names, as_asked(rows, own).columns, strict=True))
-            columns[SOURCE] = pa.repeat(pa.scalar(names[place], pa.string()), rows.num_rows)
-            return pa.RecordBatch.from_arrays(
-                [columns[name] for name in wanted.names], wanted.names
-            )
+            name, _ = inputs[place]
+            columns[SOURCE] = pa.repeat(pa.scalar(name, pa.string()), rows.num_rows)
+            ordered = [columns[name] for name in wanted.names]
+            return pa.RecordBatch.from_arrays(ordered, wanted.names)
 
-        views = [open_view(open_storage(path)) for path in self._options.paths.values()]
-        rows = read_stretch(partition.stretch, views, own.names, self._options.time, shown)
+        read = partition.stretch.places
+        views = {place: open_view(open_storage(inputs[place][1])) for place in read}
+        try:
+            rows = read_stretch(partition.stretch, views, own.names, self._options.time, shown)
+        except MissingSegment as error:
+            places = ", ".join(place_of(*inputs[place]) for place in read)
+            raise loss_of_data(f"{error.what} ({error.where})", places) from error
         if rows is not None:
             for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
                 yield as_asked(batch, wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._acknowledge(self._open(), Decision.from_json(end))
+        if self._opened is not None:
+            self._acknowledge(self._opened, Decision.from_json(end))
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -211,19 +226,21 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}  # tasks open what they read themselves
 
-    def _open(self) -> _Opened:
+    def _open(self, start: Decision) -> _Opened:
         if self._opened is None:
-            self._opened = _Opened(self._options, self._schema)
+            self._opened = _Opened(self._options, self._schema, start)
+            if self._ends:
+                self._opened.deciding.end_with_next_look()
         return self._opened
 
-    def _begin(self, union: _Opened, position: Decision) -> None:
-        """Says what is needed of the streams, before anything is decided."""
-        if self._options.reader is not None:
-            for each in union.inputs:
-                reached = position.inputs.get(each.name)
-                first = each.oldest() if reached is None else reached.first
-                register(each.storage, self._options.reader, each.stream, first)
-        self._is_known = True
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What is wrong with the union's own files is told with their path."""
+        try:
+            yield
+        except (OtherQuery, DamagedSegment) as error:
+            where = f"{redacted(self._options.path)}/{error.where}"
+            raise type(error)(error.what, where=where, fix=error.fix) from error
 
     def _acknowledge(self, union: _Opened, decision: Decision) -> None:
         """Lets go, for a named reader, of what no batch of the query can ask for again."""
@@ -231,19 +248,9 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         for each in union.inputs:
             reached = decision.inputs.get(each.name)
-            if reached is not None and self._acknowledged.get(each.name) != reached.first:
-                acknowledge(each.storage, self._options.reader, each.stream, reached.first)
-                self._acknowledged[each.name] = reached.first
+            if reached is not None and self._acknowledged.get(each.name) != reached.needs:
+                acknowledge(each.storage, self._options.reader, each.stream, reached.needs)
+                self._acknowledged[each.name] = reached.needs
 
     def _is_time_to_look(self) -> bool:
-        now_us, looked_us = self._now_us(), self._looked_us
-        if not self._ends and looked_us is not None and now_us - looked_us < _LOOK_EVERY_US:
-            return False
-        self._looked_us = now_us
-        return True
-
-    def _next(self, union: _Opened, position: Decision) -> Decision:
-        found = union.deciding.next(position)
-        if found == position:
-            return position
-        return decided_after(union.storage, position) or found
+        return self._ends or self._next_look_us is None or self._now_us() >= self._next_look_us

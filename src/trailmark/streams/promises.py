@@ -108,8 +108,8 @@ class Promises:
     ) -> Boundaries | None:
         """What holds after a batch, with the rows of it that are late."""
         is_made = writer is not None and self.are_made
-        if not is_made and (before is None or before.boundaries is None):
-            return None  # heartbeats alone are not looked for: most streams have none
+        if not is_made and self._stream.time_column is None:
+            return None
         if writer is not None and is_made:
             heartbeats = self._introduced(writer, number, before)
             earliest = _late_before(before, heartbeats, writer)
@@ -118,8 +118,10 @@ class Promises:
             known = promised(before, heartbeats) or NO_BOUNDARIES
             after = advanced(known, writer, later(earliest, self._boundary(reached)))
         else:
-            after = self.known(before) or NO_BOUNDARIES
-            earliest = after.stream
+            told = self.known(before)
+            if told is None:
+                return None  # nobody promises anything
+            after, earliest = told, told.stream
         late = sum(self._count_late(file, earliest) for file in files)
         total = after.total_late_rows + late
         return replace(after, late_before=earliest, late_rows=late, total_late_rows=total)

@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Run
 from trailmark.log import LocalStorage, create_or_open
 from trailmark.streams.union.deciding import Deciding
 from trailmark.streams.union.decision import NOTHING_YET
-from trailmark.streams.union.decisions import publish
+from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import UnionDescription
 from trailmark.streams.union.inputs import UnionInput
 
@@ -38,7 +38,7 @@ def _decide(path: Path) -> None:
         UnionInput(name, str(path), LocalStorage(path.parent / name), 0) for name in ("eu", "us")
     ]
     decided = Deciding(inputs, SECOND).next(NOTHING_YET)
-    publish(LocalStorage(path), NOTHING_YET, decided)
+    Decisions(LocalStorage(path), NOTHING_YET).publish(NOTHING_YET, decided)
 
 
 def test_a_union_says_for_whom_it_waits(path: Path, run: Run) -> None:

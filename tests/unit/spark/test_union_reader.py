@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 import trailmark as tm
-from trailmark.errors import OtherQuery
-from trailmark.log import LocalStorage
+from trailmark.errors import DataLoss, OtherQuery
+from trailmark.log import LocalStorage, read_meta
 from trailmark.log.readers import read_reader
 from trailmark.spark.union_source import RowsInOrder, UnionOptions, UnionReader
+from trailmark.streams.manifest import manifest_log
 from trailmark.streams.own_writer import OwnWriter
 from trailmark.streams.union.decisions import newest_decision
 
@@ -117,23 +118,40 @@ def test_a_query_that_begins_anew_is_refused(tmp_path: Path, writers: list[OwnWr
         for writer in writers:
             _add(writer, time)
         reader = _reader(tmp_path)
-    with pytest.raises(OtherQuery, match="Give each query that runs a union a path of its own"):
+    with pytest.raises(OtherQuery, match="Give each query that runs a union a path") as caught:
         _reader(tmp_path).latestOffset(start)
-    with pytest.raises(OtherQuery):
-        reader.partitions(start, {**position, "number": 0})
+    assert caught.value.where == f"{tmp_path / 'union'}/decisions"
 
 
-def test_a_spark_that_does_not_say_where_it_stands_goes_on_where_it_was(
+def test_one_union_used_twice_in_a_query_is_refused_before_a_batch_runs(
     tmp_path: Path, writers: list[OwnWriter]
 ) -> None:
+    """Spark asks both sources first, and then plans the batch."""
+    first, second = _reader(tmp_path), _reader(tmp_path)
+    start = first.initialOffset()
+    end = first.latestOffset(start)
+    second.latestOffset(start)
+    with pytest.raises(OtherQuery, match="to join it with itself") as caught:
+        first.partitions(start, end)
+    assert caught.value.where == f"{tmp_path / 'union'}/claims"
+    assert newest_decision(LocalStorage(tmp_path / "union")).number == -1
+
+
+def test_a_first_batch_that_was_trimmed_meanwhile_is_not_repeated_with_fewer_rows(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    _add(writers[0], 40)
+    _add(writers[1], 40)
     reader = _reader(tmp_path)
-    end = reader.latestOffset()
-    assert reader.latestOffset() == end
-    reader.partitions(reader.initialOffset(), end)
-    for writer in writers:
-        _add(writer, 100)
-    again = _reader(tmp_path).latestOffset()
-    assert (again["number"], again["released_us"]) == (1, 100)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    reader.partitions(start, end)
+    storage = LocalStorage(tmp_path / "a")
+    meta = read_meta(storage)
+    assert meta is not None
+    manifest_log(storage, meta).trim(1)
+    with pytest.raises(DataLoss, match="Batch 0 is gone"):
+        _reader(tmp_path).partitions(start, end)
 
 
 def test_a_run_that_ends_sees_nothing_that_comes_later(

@@ -7,6 +7,8 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +18,7 @@ from tests.support.seeds import reported, seeds
 from tests.support.streams import Written, batch_of, often, rows_by_batch, written
 from tests.support.union import PlainInput, PlainUnion, UnionRow
 from trailmark.errors import DamagedSegment, DataLoss, OtherQuery
-from trailmark.log import Storage
+from trailmark.log import LocalStorage, Storage
 from trailmark.log.readers import acknowledge, register
 from trailmark.streams import promises
 from trailmark.streams.heartbeats import newest_heartbeats
@@ -24,12 +26,12 @@ from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import Retention
 from trailmark.streams.union.deciding import Deciding
 from trailmark.streams.union.decision import NOTHING_YET, Decision
-from trailmark.streams.union.decisions import decided_after, newest_decision, publish
+from trailmark.streams.union.decisions import Decisions, newest_decision
 from trailmark.streams.union.inputs import UnionInput
-from trailmark.streams.union.rows import read_stretch, stretches
+from trailmark.streams.union.rows import Piece, read_stretch, stretches
 from trailmark.streams.view import open_view
 from trailmark.streams.writer import StreamWriter
-from trailmark.testing.disk import SimulatedDisk
+from trailmark.testing.disk import ROOT, SimulatedDisk
 
 _SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("value", pa.int64())])
 _READER = "union"
@@ -195,7 +197,7 @@ class _Run:
 
     def _acknowledge(self, each: _Input) -> None:
         place = self.inputs.index(each)
-        first = self.decision.inputs[str(place)].first
+        first = self.decision.inputs[str(place)].needs
         acknowledge(each.stream.storage, _READER, each.stream.log().identity.stream, first)
 
     def _deciding(self) -> Deciding:
@@ -211,7 +213,7 @@ class _Run:
         pieces = self._deciding().pieces(before, self.decision)
         end = self.decision.released_us
         assert end is not None
-        views = [open_view(each.stream.storage) for each in self.inputs]
+        views = {n: open_view(each.stream.storage) for n, each in enumerate(self.inputs)}
         found: list[UnionRow] = []
         for stretch in stretches(pieces, before.released_us, end, self.case.bytes_at_once):
             table = read_stretch(stretch, views, _SCHEMA.names, "time", _with_place)
@@ -341,7 +343,7 @@ class _OneStream:
             before, self.decision = self.decision, found
             assert found.released_us is not None
             pieces = self._deciding.pieces(before, found)
-            views = [open_view(self._storage)]
+            views = {0: open_view(self._storage)}
             for each in stretches(pieces, before.released_us, found.released_us):
                 table = read_stretch(each, views, _SCHEMA.names, "time", lambda rows, _: rows)
                 if table is None:
@@ -369,7 +371,8 @@ def _deciding(*streams: Written) -> Deciding:
 def test_an_input_that_was_trimmed_too_far_is_a_loss_of_data() -> None:
     first, second = _two_streams()
     decided = _deciding(first, second).next(NOTHING_YET)
-    _act(first, "a", 2, [50])
+    for stream in (first, second):
+        _act(stream, "a", 2, [50])
     first.log().trim(2)
     with pytest.raises(DataLoss, match="Batch 1 is gone") as caught:
         _deciding(first, second).next(decided)
@@ -413,50 +416,153 @@ def test_rows_without_a_time_are_left_out_and_told_once(caplog: pytest.LogCaptur
     assert "2 rows have no time in column time" in told[0]
 
 
+def test_a_row_far_ahead_does_not_keep_all_that_comes_after_it() -> None:
+    """It has to wait, but nobody looks through everything since for it again and again."""
+    stream = written(schema=_SCHEMA, time_column="time")
+    union = _OneStream(stream.storage)
+    _act(stream, "a", 0, [10])
+    job = StreamWriter(stream.storage, stream.meta, clock=stream.clock)
+    job.commit(job.write([batch_of([(10**15, -1)], _SCHEMA)]))
+    for number in range(1, 30):
+        _act(stream, "a", number, [20 * number])
+        union.go_on()
+    reached = union.decision.inputs["a"]
+    assert (reached.early, reached.first, reached.end) == ((1,), 30, 31)
+    assert reached.needs == 1
+    _act(stream, "a", 30, 10**15 + 10)
+    union.go_on()
+    assert union.rows[-1] == (10**15, -1)
+    assert union.decision.inputs["a"].needs == 31
+
+
+def test_many_wide_files_are_read_in_few_stretches() -> None:
+    stream = written(schema=_SCHEMA, time_column="time")
+    pieces = []
+    for number in range(50):
+        files = stream.writer().write([batch_of([(number, 1), (10_000, 2)], _SCHEMA)])
+        pieces += [Piece(0, number, file, None) for file in files]
+    found = stretches(pieces, None, 20_000, size=1)
+    assert 1 < len(found) <= 32
+    rows = [
+        read_stretch(each, {0: open_view(stream.storage)}, _SCHEMA.names, "time", lambda r, _: r)
+        for each in found
+    ]
+    assert sum(0 if each is None else each.num_rows for each in rows) == 100
+    ends = [(each.first_us, each.end_us) for each in found]
+    assert all(one[1] <= (other[0] or 0) for one, other in pairwise(ends)), "one after another"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_any_unit_end_where_the_slice_ends(unit: str) -> None:
+    schema = pa.schema([("time", pa.timestamp(unit, "UTC")), ("value", pa.int64())])
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    stream = written(schema=schema, time_column="time")
+    into = StreamWriter(stream.storage, stream.meta, clock=stream.clock, delay_us=0)
+    # The last moment before a second, that second, and the one after.
+    times = [-per_second - 1, 2 * per_second - 1, 2 * per_second, 3 * per_second]
+    rows = [(time, number) for number, time in enumerate(times)]
+    into.commit(into.write([batch_of(rows, schema)], "a"), "a", 0)
+    deciding = Deciding([UnionInput("a", "/a", stream.storage, 0)], 1_000_000)
+    seen = []
+    start = NOTHING_YET
+    for asked in (3_000_000, 4_000_000):
+        into.send_heartbeat("a", asked)
+        end = deciding.next(start)
+        assert end.released_us == asked
+        for each in stretches(deciding.pieces(start, end), start.released_us, asked):
+            views = {0: open_view(stream.storage)}
+            table = read_stretch(each, views, schema.names, "time", lambda rows, _: rows)
+            assert table is not None
+            seen.append(table["value"].to_pylist())
+        start = end
+    assert seen == [[0, 1, 2], [3]]
+
+
 # Decisions as files
 
 
 def _decided() -> tuple[Storage, Decision]:
     storage = SimulatedDisk().storage()
     decided = _deciding(*_two_streams()).next(NOTHING_YET)
-    publish(storage, NOTHING_YET, decided)
+    Decisions(storage, NOTHING_YET).publish(NOTHING_YET, decided)
     return storage, decided
 
 
 def test_a_decision_that_was_published_stands() -> None:
     storage, decided = _decided()
-    publish(storage, NOTHING_YET, decided)  # as after a crash
+    again = Decisions(storage, NOTHING_YET)  # as after a crash
+    assert again.adopted == decided
+    again.publish(NOTHING_YET, decided)
     assert newest_decision(storage) == decided
-    assert decided_after(storage, NOTHING_YET) == decided
-    assert decided_after(storage, decided) is None
+    assert Decisions(storage, decided).adopted is None
 
 
 def test_nobody_decides_otherwise() -> None:
     storage, decided = _decided()
-    with pytest.raises(OtherQuery, match="batch 0 was decided otherwise"):
-        publish(storage, NOTHING_YET, replace(decided, released_us=1))
+    with pytest.raises(OtherQuery, match="number 0 was decided elsewhere"):
+        Decisions(storage, NOTHING_YET).publish(NOTHING_YET, replace(decided, released_us=1))
     with pytest.raises(OtherQuery, match="path of its own"):
-        decided_after(storage, replace(NOTHING_YET, late_rows=1))
+        Decisions(storage, replace(NOTHING_YET, late_rows=1))
+
+
+def test_of_two_that_run_one_union_the_first_goes_no_further() -> None:
+    """Also if it would decide the same: operators behind it may get rows of one, and the boundary
+    of the other."""
+    storage = SimulatedDisk().storage()
+    decided = _deciding(*_two_streams()).next(NOTHING_YET)
+    first, second = (Decisions(storage, NOTHING_YET) for _ in range(2))
+    for refused in (first.check, lambda: first.publish(NOTHING_YET, decided)):
+        with pytest.raises(OtherQuery, match="has begun to run the same union"):
+            refused()
+    second.publish(NOTHING_YET, decided)
+    third = Decisions(storage, NOTHING_YET)
+    with pytest.raises(OtherQuery, match="has begun to run the same union"):
+        second.check()
+    third.publish(NOTHING_YET, decided)
 
 
 def test_a_query_that_went_back_is_refused() -> None:
     storage, decided = _decided()
     second = replace(decided, number=1)
-    publish(storage, decided, second)
-    with pytest.raises(OtherQuery, match="the newest one is 1"):
-        publish(storage, NOTHING_YET, decided)
-    with pytest.raises(OtherQuery, match="the newest one is 1"):
-        decided_after(storage, NOTHING_YET)
+    going = Decisions(storage, decided)
+    going.publish(decided, second)
+    with pytest.raises(OtherQuery, match="knows of 0 batches: number 1"):
+        going.publish(NOTHING_YET, decided)
+    with pytest.raises(OtherQuery, match="knows of 0 batches: number 1"):
+        Decisions(storage, NOTHING_YET)
 
 
-def test_old_decisions_go() -> None:
+def test_old_decisions_and_claims_go() -> None:
     storage, decided = _decided()
     for number in range(1, 200):
         following = replace(decided, number=number)
-        publish(storage, decided, following)
+        Decisions(storage, decided).publish(decided, following)
         decided = following
     assert newest_decision(storage) == decided
     assert len(storage.list("decisions")) < 150
+    assert len(storage.list("claims")) == 1
+
+
+def test_answers_that_are_lost_do_not_matter() -> None:
+    """Each call is carried out, and reported as failed or as done before, once."""
+    decided = _deciding(*_two_streams()).next(NOTHING_YET)
+    for lost in range(2):
+        storage = _Forgetful(SimulatedDisk(), lost)
+        Decisions(storage, NOTHING_YET).publish(NOTHING_YET, decided)
+        assert newest_decision(storage) == decided
+
+
+class _Forgetful(LocalStorage):
+    """Publishes, and says once that somebody else did."""
+
+    def __init__(self, disk: SimulatedDisk, lost: int) -> None:
+        super().__init__(ROOT, file_system=disk)
+        self._until = lost
+
+    def publish(self, path: str, parts: Any, **given: Any) -> bool:
+        done = super().publish(path, parts, **given)
+        self._until -= 1
+        return done and self._until != -1
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"body": {}, "crc32": 1}', b"\xff"])
@@ -467,5 +573,5 @@ def test_a_damaged_decision_is_named(text: bytes) -> None:
         newest_decision(storage)
     assert caught.value.where == "decisions/00000000000000000000.json"
     storage.delete("decisions/00000000000000000000.json")
-    publish(storage, NOTHING_YET, decided)
+    Decisions(storage, NOTHING_YET).publish(NOTHING_YET, decided)
     assert newest_decision(storage) == decided

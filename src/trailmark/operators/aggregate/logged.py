@@ -40,7 +40,7 @@ class AggregateForm(LoggedForm):
                 if not pa.types.is_timestamp(meta.result_schema.field(name).type):
                     raise ValueError(f"{name} is no time")
             self.moments = frozenset({START})
-        self.ports = (Port(INPUT_PORT, schema, event_time, delay_us),)
+        self.ports = (Port(INPUT_PORT, schema, event_time, delay_us, late_at_watermark=False),)
         self.results = _logged_results(meta.result_schema, self.keys, self.window)
         if not self.keys or self.results.names[: len(self.keys)] != list(self.keys):
             raise ValueError("the results do not begin with the keys")

@@ -90,7 +90,8 @@ class Aggregate(IndependentPieces):
         self.input_schema = _needed(schema, names, window, values, order)
         self.event_time = window.column if isinstance(window, TimeWindow) else None
         delay_us = window.delay if isinstance(window, TimeWindow) else 0
-        self.ports = (Port(INPUT_PORT, self.input_schema, self.event_time, delay_us),)
+        given = (INPUT_PORT, self.input_schema, self.event_time, delay_us)
+        self.ports = (Port(*given, late_at_watermark=False),)
         self.late_schema = self.input_schema
         self.identities = Identities(self._keys, window.has_start)
         # Windows of a count of tuples follow from the ones of their key before them.

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from trailmark.log import TimeRange
 from trailmark.streams.boundaries import later
-from trailmark.streams.times import EARLIEST
+from trailmark.streams.times import EARLIEST, LATEST
+from trailmark.streams.union.amounts import Amounts
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.rows import Piece
+
+#: Single batches that are remembered beside those that follow one another.
+_MOST_EARLY = 16
 
 
 class Deciding:
@@ -34,6 +38,7 @@ class Deciding:
         self._most_rows = most_rows
         self._ends = False
         self._target: Mapping[str, Look] | None = None
+        self._begun: dict[str, Reached] = {}
 
     def end_with_next_look(self) -> None:
         """What comes after the streams are looked at once more is not seen any more."""
@@ -41,24 +46,43 @@ class Deciding:
 
     def next(self, start: Decision) -> Decision:
         """The decision after another one, or the same if nothing more can be released."""
-        seen = self._look(start)
-        boundaries = [look.boundary_us for look in seen.values()]
+        standing = {each.name: self.standing(start, each) for each in self._inputs}
+        looks = self._target
+        if looks is None:
+            looks = {each.name: each.look(standing[each.name]) for each in self._inputs}
+            self._target = looks if self._ends else None
+        boundaries = [look.boundary_us for look in looks.values()]
         known = [each for each in boundaries if each is not None]
         if len(known) < len(boundaries):
             return start
         released_us = self._slice_at(min(known))
         if released_us < EARLIEST or not _is_later(released_us, start.released_us):
             return start
+        seen = {
+            each.name: each.batches(standing[each.name], looks[each.name].end)
+            for each in self._inputs
+        }
         released_us = self._limited(start, released_us, seen)
         late = sum(
             each.count_late(batch, later(batch.late_before_us, start.released_us))
             for each in self._inputs
-            for batch in _new(seen[each.name].batches, start.inputs.get(each.name))
+            for batch in seen[each.name]
+            if batch.batch >= standing[each.name].end
         )
         reached = {
-            name: _reached(look, start.inputs.get(name), released_us) for name, look in seen.items()
+            name: _reached(standing[name], look, seen[name], released_us)
+            for name, look in looks.items()
         }
         return Decision(start.number + 1, released_us, reached, start.late_rows + late)
+
+    def standing(self, start: Decision, each: UnionInput) -> Reached:
+        """Where a stream stands; as long as nothing is decided, where it began when it was first
+        looked at."""
+        if each.name in start.inputs:
+            return start.inputs[each.name]
+        if each.name not in self._begun:
+            self._begun[each.name] = each.begin()
+        return self._begun[each.name]
 
     def pieces(self, start: Decision, end: Decision) -> list[Piece]:
         """What has to be read for the rows that a decision releases."""
@@ -66,54 +90,37 @@ class Deciding:
         return [
             Piece(place, batch.batch, file, later(batch.late_before_us, start.released_us))
             for place, each in enumerate(self._inputs)
-            for batch in self._between(each, start, end)
+            for batch in each.batches(_before(start, end, each.name), end.inputs[each.name].end)
             for file in batch.files
             if _meets(file.time_range, start.released_us, end.released_us)
         ]
-
-    def _between(self, each: UnionInput, start: Decision, end: Decision) -> Sequence[SeenBatch]:
-        return each.between(start.inputs.get(each.name), end.inputs[each.name].end)
-
-    def _look(self, start: Decision) -> Mapping[str, Look]:
-        if self._target is None:
-            found = {each.name: each.look(start.inputs.get(each.name)) for each in self._inputs}
-            self._target = found if self._ends else None
-            return found
-        return {
-            each.name: Look(
-                look.log,
-                each.between(start.inputs.get(each.name), look.end),
-                look.end,
-                look.boundary_us,
-            )
-            for each, look in zip(self._inputs, self._target.values(), strict=True)
-        }
 
     def _slice_at(self, time_us: int) -> int:
         """The beginning of the slice that a time is in."""
         return time_us // self._interval_us * self._interval_us
 
-    def _limited(self, start: Decision, released_us: int, seen: Mapping[str, Look]) -> int:
+    def _limited(
+        self, start: Decision, released_us: int, seen: Mapping[str, Sequence[SeenBatch]]
+    ) -> int:
         """The end of as many slices as have about the rows that are wanted; of one at least."""
         if self._most_rows is None:
             return released_us
-        waiting = sorted(
-            (file.time_range.min_us, file.rows)
-            for look in seen.values()
-            for batch in look.batches
+        waiting = [
+            (file.time_range, file.rows)
+            for batches in seen.values()
+            for batch in batches
             for file in batch.files
             if file.time_range is not None
             and _meets(file.time_range, start.released_us, released_us)
-        )
+        ]
+        amounts = Amounts(waiting, start.released_us, released_us)
+        at_us = amounts.time_of(self._most_rows)
+        if at_us is None:
+            return released_us
+        first_us = later(start.released_us, self._slice_at(amounts.first_us))
+        assert first_us is not None
         # A batch that releases no slice would be one for nothing.
-        first_us = later(start.released_us, self._slice_at(waiting[0][0])) if waiting else None
-        rows = 0
-        for begins_us, count in waiting:
-            at_us = self._slice_at(begins_us)
-            if rows and rows + count > self._most_rows and _is_later(at_us, first_us):
-                return min(at_us, released_us)
-            rows += count
-        return released_us
+        return min(max(self._slice_at(at_us), first_us + self._interval_us), released_us)
 
 
 def _is_later(time_us: int, than_us: int | None) -> bool:
@@ -127,16 +134,30 @@ def _meets(times: TimeRange | None, first_us: int | None, end_us: int) -> bool:
     return times.min_us < end_us and (first_us is None or times.max_us >= first_us)
 
 
-def _new(batches: Sequence[SeenBatch], before: Reached | None) -> Sequence[SeenBatch]:
-    """Those that were not looked at before."""
-    return batches if before is None else [each for each in batches if each.batch >= before.end]
+def _before(start: Decision, end: Decision, name: str) -> Reached:
+    """Where a stream stood before a decision."""
+    if name in start.inputs:
+        return start.inputs[name]
+    reached = end.inputs[name]
+    return Reached(reached.log, reached.begun, reached.begun, reached.begun, None, None)
 
 
-def _reached(look: Look, before: Reached | None, released_us: int) -> Reached:
+def _reached(
+    before: Reached, look: Look, batches: Sequence[SeenBatch], released_us: int
+) -> Reached:
     """How far a stream is through once everything before a time is released."""
-    latest_us = None if before is None else before.latest_us
-    for batch in look.batches:
-        if not batch.is_over(released_us):
-            return Reached(look.log, batch.batch, look.end, latest_us, look.boundary_us)
-        latest_us = later(latest_us, batch.latest_us)
-    return Reached(look.log, look.end, look.end, latest_us, look.boundary_us)
+    latest_us = before.latest_us
+    for batch in batches:
+        if batch.batch >= before.end and batch.times is not None:
+            latest_us = later(latest_us, min(batch.times.max_us, LATEST))
+    still_open = [batch.batch for batch in batches if not batch.is_over(released_us)]
+    early: list[int] = []
+    # Those that stand alone; from where they follow one another, a range is shorter.
+    while still_open and len(early) < _MOST_EARLY:
+        following = still_open[1] if len(still_open) > 1 else look.end
+        if following == still_open[0] + 1:
+            break
+        early.append(still_open.pop(0))
+    first = still_open[0] if still_open else look.end
+    boundary_us = None if look.boundary_us is None else max(EARLIEST, look.boundary_us)
+    return Reached(look.log, before.begun, first, look.end, latest_us, boundary_us, tuple(early))

@@ -21,38 +21,55 @@ class Reached:
     ----------
     log
         Which stream it is: another one in the same place has another number.
+    begun
+        The batch of the stream that the union began with.
     first
-        The first batch that may hold rows which are not released yet.
+        From this batch on, any may hold rows which are not released yet.
     end
         Batches before this one were looked at.
     latest_us
-        The latest time in the batches before ``first``; None if there was none.
+        The latest time in the batches before ``end``; None if there was none.
     boundary_us
         Up to which time the stream was complete; None if that was not known.
+    early
+        Single batches before ``first`` that hold such rows, too: of one that is far ahead of its
+        time, not everything since has to be looked at.
     """
 
     log: str
+    begun: int
     first: int
     end: int
     latest_us: int | None
     boundary_us: int | None
+    early: tuple[int, ...] = ()
+
+    @property
+    def needs(self) -> int:
+        """The first batch that may still be asked for."""
+        return min(self.first, *self.early) if self.early else self.first
 
     def to_json(self) -> list[Any]:
         """As it is kept, in offsets of Spark's too: short, for there is one for every batch."""
-        return [self.log, self.first, self.end, self.latest_us, self.boundary_us]
+        batches = [self.begun, self.first, self.end]
+        return [self.log, *batches, self.latest_us, self.boundary_us, list(self.early)]
 
     @classmethod
     def from_json(cls, stored: object) -> Reached:
         """From what is kept; raises ``ValueError``."""
         if not isinstance(stored, list):
             raise ValueError("no list")
-        log, first, end, latest, boundary = stored
+        log, begun, first, end, latest, boundary, early = stored
+        if not isinstance(early, list):
+            raise ValueError("no list of batches")
         return cls(
             text_of(log),
-            whole(first, 0, LARGEST_BATCH),
-            whole(end, 0, LARGEST_BATCH),
+            whole(begun, 0, LARGEST_BATCH + 1),
+            whole(first, 0, LARGEST_BATCH + 1),
+            whole(end, 0, LARGEST_BATCH + 1),
             _time(latest),
             _time(boundary),
+            tuple(whole(batch, 0, LARGEST_BATCH) for batch in early),
         )
 
 

@@ -2,12 +2,15 @@
 
 Spark keeps the same in its own checkpoint. Here others find it: operators behind the union, which
 go by its boundary, and whoever looks at it. A decision is written when its batch is planned, after
-Spark has logged it and before any task runs. So while a batch runs, the newest one is its own.
+Spark has logged it and before any task runs. So while a batch runs, the newest one is its own, as
+long as nobody else plans batches of the union: whoever begins to do so claims it, and who had it
+before plans no more.
 """
 
 from __future__ import annotations
 
 import re
+import uuid
 
 from trailmark.errors import DamagedSegment, OtherQuery
 from trailmark.log import Storage
@@ -16,39 +19,79 @@ from trailmark.log.names import LARGEST_BATCH
 from trailmark.records import NO_BATCH
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 
-_DIRECTORY = "decisions"
+_DECISIONS, _CLAIMS = "decisions", "claims"
 _FILE = re.compile(r"([0-9]{20})\.json", re.ASCII)
 #: How many are kept. Only the newest is ever needed; the others are for those who look.
 _KEPT = 64
 
 
-def publish(storage: Storage, start: Decision, end: Decision) -> None:
-    """Keep a decision and the one it follows; refused if the union has taken another one since."""
-    body = {"after": start.to_json(), "decision": end.to_json()}
-    if not storage.publish(_path(end.number), [dump_guarded(body, "decision")]):
-        stored = _read(storage, end.number)
-        if stored != (start, end):
-            raise _other_query(storage, end.number)
-    if newest_number(storage) != end.number:
-        raise _other_query(storage, end.number)
-    if end.number % _KEPT == 0:
-        _forget_before(storage, end.number - _KEPT)
+class Decisions:
+    """Those of one that plans the batches of a union, from where its query stands.
 
-
-def decided_after(storage: Storage, start: Decision) -> Decision | None:
-    """What was decided after a decision, if that was published already: it stands.
-
-    Spark may have lost it, if its checkpoint was on a disk that had lost power.
+    Attributes
+    ----------
+    adopted
+        What was decided after that and published, if anything: it stands. Spark may have lost it,
+        if its checkpoint was on a disk that had lost power.
     """
-    newest = newest_number(storage)
-    if newest <= start.number:
-        return None
-    if newest > start.number + 1:
-        raise _other_query(storage, start.number + 1)
-    before, decision = _read(storage, newest)
-    if before != start:
-        raise _other_query(storage, newest)
-    return decision
+
+    def __init__(self, storage: Storage, start: Decision) -> None:
+        self._storage = storage
+        self._token = uuid.uuid4().hex
+        self._found = newest_number(storage)
+        self.adopted: Decision | None = None
+        if self._found > start.number:
+            before, decision = _read(storage, self._found)
+            if before != start:
+                raise _gone_on(start, self._found)
+            self.adopted = decision
+        self._claim = self._begin()
+
+    def check(self) -> None:
+        """Refuses to go on if another one has begun to plan batches of the union."""
+        newest = max(_numbers(self._storage, _CLAIMS), default=self._claim)
+        if newest != self._claim:
+            raise OtherQuery(
+                "Another query, or another part of this one, has begun to run the same union.",
+                where=_CLAIMS,
+                fix="Give each query that runs a union a path of its own. One that uses a union "
+                "twice, to join it with itself for example, needs two of them with two paths.",
+            )
+
+    def publish(self, start: Decision, end: Decision) -> None:
+        """Keep a decision and the one it follows."""
+        self.check()
+        body = {"after": start.to_json(), "by": self._token, "decision": end.to_json()}
+        path = _path(_DECISIONS, end.number)
+        if not self._storage.publish(path, [dump_guarded(body, "decision")]):
+            stored = load_guarded(read_text(self._storage, path))
+            is_own = stored is not None and stored.get("by") == self._token
+            is_found = end.number <= self._found
+            if not (is_own or is_found) or _read(self._storage, end.number) != (start, end):
+                raise _gone_on(start, end.number)
+        newest = newest_number(self._storage)
+        if newest != end.number:
+            raise _gone_on(start, newest)
+        if end.number % _KEPT == 0:
+            _forget_before(self._storage, _DECISIONS, end.number - _KEPT)
+
+    def _begin(self) -> int:
+        """The number of a claim that is newer than all others."""
+        while True:
+            number = max(_numbers(self._storage, _CLAIMS), default=-1) + 1
+            path = _path(_CLAIMS, number)
+            mine = dump_guarded({"by": self._token}, "claim")
+            # An answer may be lost, and the claim be there all the same.
+            if self._storage.publish(path, [mine]) or self._is_mine(path):
+                _forget_before(self._storage, _CLAIMS, number)
+                return number
+
+    def _is_mine(self, path: str) -> bool:
+        try:
+            stored = load_guarded(read_text(self._storage, path))
+        except FileNotFoundError:
+            return False
+        return stored is not None and stored.get("by") == self._token
 
 
 def newest_decision(storage: Storage) -> Decision:
@@ -65,19 +108,18 @@ def newest_decision(storage: Storage) -> Decision:
 
 def newest_number(storage: Storage) -> int:
     """The number of the newest one, or NO_BATCH."""
-    return max(_numbers(storage), default=NO_BATCH)
+    return max(_numbers(storage, _DECISIONS), default=NO_BATCH)
 
 
-def _numbers(storage: Storage) -> list[int]:
-    found = [_FILE.fullmatch(entry.name) for entry in storage.list(_DIRECTORY)]
-    return [
-        int(match[1]) for match in found if match is not None and int(match[1]) <= LARGEST_BATCH
-    ]
+def _numbers(storage: Storage, directory: str) -> list[int]:
+    names = [_FILE.fullmatch(entry.name) for entry in storage.list(directory)]
+    found = [int(match[1]) for match in names if match is not None]
+    return [number for number in found if number <= LARGEST_BATCH]
 
 
 def _read(storage: Storage, number: int) -> tuple[Decision, Decision]:
     """A decision, behind the one it follows."""
-    path = _path(number)
+    path = _path(_DECISIONS, number)
     body = load_guarded(read_text(storage, path))
     try:
         if body is not None:
@@ -93,21 +135,21 @@ def _read(storage: Storage, number: int) -> tuple[Decision, Decision]:
     )
 
 
-def _forget_before(storage: Storage, number: int) -> None:
-    for each in _numbers(storage):
+def _forget_before(storage: Storage, directory: str, number: int) -> None:
+    for each in _numbers(storage, directory):
         if each < number:
-            storage.delete(_path(each), synced=False)
+            storage.delete(_path(directory, each), synced=False)
 
 
-def _path(number: int) -> str:
-    return f"{_DIRECTORY}/{number:020d}.json"
+def _path(directory: str, number: int) -> str:
+    return f"{directory}/{number:020d}.json"
 
 
-def _other_query(storage: Storage, number: int) -> OtherQuery:
+def _gone_on(start: Decision, newest: int) -> OtherQuery:
     return OtherQuery(
-        f"The union has gone on without this query: batch {number} was decided otherwise, and the "
-        f"newest one is {newest_number(storage)}.",
-        where=_DIRECTORY,
+        f"The union has gone on without this query, which knows of {start.number + 1} batches: "
+        f"number {newest} was decided elsewhere.",
+        where=_DECISIONS,
         fix="Give each query that runs a union a path of its own. If this is the same query and "
         "its Spark checkpoint was deleted or went back, restore the checkpoint or start with an "
         "empty path.",

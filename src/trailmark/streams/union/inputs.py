@@ -15,9 +15,9 @@ from trailmark.streams.boundaries import later
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats, settle
-from trailmark.streams.manifest import joined_times, manifest_log, read_manifest
+from trailmark.streams.manifest import Manifest, joined_times, manifest_log, read_manifest
 from trailmark.streams.promises import promised
-from trailmark.streams.times import count_before
+from trailmark.streams.times import EARLIEST, count_before
 from trailmark.streams.union.decision import Reached
 from trailmark.streams.view import Tail
 from trailmark.values import dataclass
@@ -27,8 +27,8 @@ from trailmark.values import dataclass
 class SeenBatch:
     """A batch of a stream.
 
-    Rows before ``late_before_us`` are late. That follows from the stream alone, not from when it is
-    looked at; ``late_rows`` is how many they are, where the manifest says so.
+    Rows before ``late_before_us`` are late by what the batch itself says, and ``late_rows`` is how
+    many they are; None if nobody promised anything.
     """
 
     batch: int
@@ -37,10 +37,13 @@ class SeenBatch:
     late_before_us: int | None
     late_rows: int | None
 
-    @property
-    def latest_us(self) -> int | None:
-        """Its latest time."""
-        return None if self.times is None else self.times.max_us
+    @classmethod
+    def of(cls, manifest: Manifest) -> SeenBatch:
+        """As the manifest of the batch has it."""
+        told, files = manifest.boundaries, tuple(manifest.files)
+        late_before_us = None if told is None else told.late_before
+        late_rows = None if told is None else told.late_rows
+        return cls(manifest.batch, joined_times(files), files, late_before_us, late_rows)
 
     def is_over(self, released_us: int) -> bool:
         """Whether all its rows are before a time."""
@@ -49,10 +52,9 @@ class SeenBatch:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stream has at one moment, from the batch on where it was not all released."""
+    """What a stream has at one moment: batches before ``end``, and a boundary if one is known."""
 
     log: str
-    batches: Sequence[SeenBatch]
     end: int
     boundary_us: int | None
 
@@ -75,19 +77,22 @@ class UnionInput:
     def __init__(self, name: str, path: str, storage: Storage, delay_us: int) -> None:
         self.name = name
         self.storage = storage
-        self._path = redacted(path)
+        self._place = place_of(name, path)
         self._delay_us = delay_us
         meta = read_meta(storage)
         if meta is None:
-            raise self._loss("The stream is gone.")
+            raise loss_of_data("The stream is gone.", self._place)
         self._meta = meta
         self._stream = StreamDescription.of(meta)
         self.log_id = str(meta.log_id)
         self._log = manifest_log(storage, meta)
         self._tail = Tail(self._log)
         self._settled: dict[str, Heartbeat] = {}
-        #: Batches that follow one another, and the latest time up to their end.
-        self._seen: list[SeenBatch] = []
+        #: Manifests that may be asked for again, by batch.
+        self._seen: dict[int, SeenBatch] = {}
+        self._newest: Manifest | None = None
+        #: Up to which batch the latest time is known, where nobody promises anything.
+        self._timed_to: int | None = None
         self._latest_us: int | None = None
 
     @property
@@ -95,44 +100,35 @@ class UnionInput:
         """The log that a named reader of it reads."""
         return Stream.BATCHES
 
-    def oldest(self) -> int:
-        """Where a union begins that has not read anything: with all that is there."""
-        return self._seen[0].batch if self._seen else self._log.start()
+    def begin(self) -> Reached:
+        """Where a union stands that has not looked yet: all that is there is to come."""
+        first = self._log.start()
+        return Reached(self.log_id, first, first, first, None, None)
 
-    def look(self, at: Reached | None) -> Look:
-        """All that has come since; ``at`` is None if the stream was never looked at.
+    def look(self, at: Reached) -> Look:
+        """How far the stream has come.
 
         Heartbeats are read before manifests: what a writer had committed when it sent one is in the
         stream by then.
         """
+        if at.log != self.log_id:
+            what = "The path holds another stream than the union began to read."
+            raise loss_of_data(what, self._place)
         heartbeats = newest_heartbeats(self.storage)
         self._settle(heartbeats)
-        end = self._tail.newest() + 1
-        batches = self.between(at, end)
+        end = max(self._tail.newest() + 1, at.end)
         if any(each.after >= end for each in heartbeats.values()):
             # Batches that a heartbeat speaks of cannot be seen yet, as after a power failure.
-            return Look(self.log_id, batches, end, None if at is None else at.boundary_us)
-        newest = read_manifest(self._log, end - 1) if end else None
-        if newest is not None and newest.boundaries is None:
-            # Which rows are late follows from the stream alone, and there nobody promises anything.
-            return Look(self.log_id, batches, end, self._by_rows())
-        known = promised(newest, heartbeats)
-        return Look(self.log_id, batches, end, None if known is None else known.stream)
+            return Look(self.log_id, end, at.boundary_us)
+        known = promised(self._manifest_before(end), heartbeats)
+        boundary_us = self._by_rows(at, end) if known is None else known.stream
+        return Look(self.log_id, end, boundary_us)
 
-    def between(self, at: Reached | None, end: int) -> Sequence[SeenBatch]:
-        """The batches from where a union stands to before another one."""
-        first = self.oldest() if at is None else at.first
-        if at is not None and at.log != self.log_id:
-            raise self._loss("The path holds another stream than the union began to read.")
-        if not self._seen or not self._seen[0].batch <= first <= self._seen[-1].batch + 1:
-            self._seen, self._latest_us = [], None if at is None else at.latest_us
-        elif self._seen[0].batch < first:
-            self._seen = self._seen[first - self._seen[0].batch :]
-        known = first + len(self._seen)
-        for batch in range(known, end):
-            self._seen.append(self._read(batch))
-            self._latest_us = later(self._latest_us, self._seen[-1].latest_us)
-        return self._seen[: max(0, end - first)]
+    def batches(self, at: Reached, end: int) -> list[SeenBatch]:
+        """Those before ``end`` that may hold rows which are not released yet."""
+        wanted = [*at.early, *range(at.first, end)]
+        self._seen = {batch: self._seen.get(batch) or self._read(batch) for batch in wanted}
+        return list(self._seen.values())
 
     def count_late(self, batch: SeenBatch, before_us: int | None) -> int:
         """How many rows of a batch are before a time."""
@@ -142,22 +138,27 @@ class UnionInput:
             return batch.late_rows
         return sum(self._count(file, before_us) for file in batch.files)
 
+    def _manifest_before(self, end: int) -> Manifest | None:
+        if end and (self._newest is None or self._newest.batch != end - 1):
+            self._newest = read_manifest(self._log, end - 1)
+        return self._newest if end else None
+
+    def _by_rows(self, at: Reached, end: int) -> int | None:
+        """The boundary where nobody promises any: the latest time so far, less the delay."""
+        if self._timed_to is None:
+            self._timed_to, self._latest_us = at.end, at.latest_us
+        for batch in range(self._timed_to, end):
+            times = self._read(batch).times
+            self._latest_us = later(self._latest_us, None if times is None else times.max_us)
+        self._timed_to = end
+        return None if self._latest_us is None else max(EARLIEST, self._latest_us - self._delay_us)
+
     def _read(self, batch: int) -> SeenBatch:
         try:
-            manifest = read_manifest(self._log, batch)
+            return self._seen.get(batch) or SeenBatch.of(read_manifest(self._log, batch))
         except MissingSegment as error:
-            raise self._loss(
-                f"Batch {batch} is gone: it was trimmed before it was read."
-            ) from error
-        told = manifest.boundaries
-        late_before_us = self._by_rows() if told is None else told.late_before
-        files = tuple(manifest.files)
-        late_rows = None if told is None else told.late_rows
-        return SeenBatch(batch, joined_times(files), files, late_before_us, late_rows)
-
-    def _by_rows(self) -> int | None:
-        """The boundary after the batches that were seen, where nobody promises any."""
-        return None if self._latest_us is None else self._latest_us - self._delay_us
+            what = f"Batch {batch} is gone: it was trimmed before it was read."
+            raise loss_of_data(what, self._place) from error
 
     def _settle(self, heartbeats: dict[str, Heartbeat]) -> None:
         """Who goes by a heartbeat makes sure that it lasts: it could be gone after a power failure,
@@ -176,11 +177,18 @@ class UnionInput:
         schema = pa.schema([self._stream.schema.field(column)])
         return count_before(pa.Table.from_batches(parts, schema).column(0), before_us)
 
-    def _loss(self, what: str) -> DataLoss:
-        return DataLoss(
-            what,
-            where=f"input {self.name} ({self._path})",
-            fix="Give the union a name as a reader (argument reader) and the stream a longer "
-            "retention. What is gone cannot be put into the order any more: begin another union "
-            "at an empty path, with another checkpoint.",
-        )
+
+def place_of(name: str, path: str) -> str:
+    """An input in messages."""
+    return f"input {name} ({redacted(path)})"
+
+
+def loss_of_data(what: str, where: str) -> DataLoss:
+    """The error to raise about rows that a union has not read and cannot read any more."""
+    return DataLoss(
+        what,
+        where=where,
+        fix="Give the union a name as a reader (argument reader) and the stream a longer "
+        "retention. What is gone cannot be put into the order any more: begin another union "
+        "at an empty path, with another checkpoint.",
+    )

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from trailmark.kernel.columns import chosen_rows, numbers, validity
 from trailmark.settings import MIB
 from trailmark.streams.boundaries import later
 from trailmark.streams.files import DataFile
-from trailmark.streams.times import Span
-from trailmark.streams.view import Chunk, StreamView, rows_within
+from trailmark.streams.times import EARLIEST, LATEST, Span, first_in_unit
+from trailmark.streams.union.amounts import Amounts
+from trailmark.streams.view import Chunk, StreamView
 from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
 
-#: Bytes of files that are put in order at once, about. Of those that reach further, more is read.
+#: Bytes of files that are put in order at once, about.
 _BYTES_AT_ONCE = 16 * MIB
+#: A file that reaches over several stretches is read for each of them.
+_MOST_STRETCHES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,11 @@ class Stretch:
     end_us: int
     pieces: tuple[Piece, ...]
 
+    @property
+    def places(self) -> list[int]:
+        """Which inputs it reads."""
+        return sorted({piece.place for piece in self.pieces})
+
 
 def stretches(
     pieces: Sequence[Piece], first_us: int | None, end_us: int, size: int = _BYTES_AT_ONCE
@@ -62,18 +71,13 @@ def stretches(
 
 
 def _cuts(pieces: Sequence[Piece], first_us: int | None, end_us: int, size: int) -> list[int]:
-    """Times at which to begin anew, since enough files have begun before them."""
-    begins = sorted((_range(each)[0], each.file.bytes) for each in pieces)
-    cuts: list[int] = []
-    taken = 0
-    last_us = later(first_us, begins[0][0])
-    for begin_us, group in groupby(begins, key=lambda each: each[0]):
-        assert last_us is not None
-        if taken >= size and last_us < begin_us < end_us:
-            cuts.append(begin_us)
-            last_us, taken = begin_us, 0
-        taken += sum(count for _, count in group)
-    return cuts
+    """Times between which there is about the same amount."""
+    held = [(each.file.time_range, each.file.bytes) for each in pieces if each.file.time_range]
+    amounts = Amounts(held, first_us, end_us)
+    count = min(_MOST_STRETCHES, int(amounts.total // size) + 1)
+    found = (amounts.time_of(amounts.total * n / count) for n in range(1, count))
+    times = sorted({time for time in found if time is not None})
+    return [time for time in times if amounts.first_us < time < end_us]
 
 
 def _reaches(piece: Piece, first_us: int | None, end_us: int) -> bool:
@@ -89,7 +93,7 @@ def _range(piece: Piece) -> tuple[int, int]:
 
 def read_stretch(
     stretch: Stretch,
-    views: Sequence[StreamView],
+    views: Mapping[int, StreamView],
     columns: Sequence[str],
     time: str,
     shown: Callable[[pa.RecordBatch, int], pa.RecordBatch],
@@ -99,7 +103,7 @@ def read_stretch(
     Parameters
     ----------
     views
-        The streams, in the order of the union.
+        The streams by their places in the union, those that the stretch reads.
     columns, time
         What is read of them, and which of the columns says when a row was.
     shown
@@ -127,14 +131,12 @@ def _rows_of(
     first_us = later(stretch.first_us, piece.first_us)
     if first_us is not None and first_us >= stretch.end_us:
         return
-    span = Span(first_us=first_us, last_us=stretch.end_us - 1)
     file = piece.file
+    chunk = Chunk(piece.batch, file.bucket, file.rows, file.bytes, file)
     timeless = 0
-    for rows in view.read(
-        Chunk(piece.batch, file.bucket, file.rows, file.bytes, file), columns, Span()
-    ):
+    for rows in view.read(chunk, columns, Span()):
         timeless += rows.column(time).null_count
-        yield rows_within(rows, time, span)
+        yield _between(rows, time, first_us, stretch.end_us)
     begin_us, _ = _range(piece)
     # A file may be read for several stretches; it begins in one of them.
     if timeless and begin_us < stretch.end_us and not _is_before(begin_us, stretch.first_us):
@@ -144,6 +146,21 @@ def _rows_of(
             timeless,
             time,
         )
+
+
+def _between(rows: pa.RecordBatch, time: str, first_us: int | None, end_us: int) -> pa.RecordBatch:
+    """The rows from one time to before another, in whatever unit they have theirs."""
+    column = rows.column(time)
+    is_there = validity(column)
+    times = numbers(column)
+    first = EARLIEST if first_us is None else first_in_unit(first_us, column.type.unit)
+    end = first_in_unit(end_us, column.type.unit)
+    if first > LATEST or end <= EARLIEST:
+        return rows.slice(0, 0)
+    is_wanted = is_there & (times >= max(first, EARLIEST))
+    if end <= LATEST:
+        is_wanted &= times < end
+    return rows if is_wanted.all() else chosen_rows(rows, is_wanted)
 
 
 def _is_before(time_us: int, than_us: int | None) -> bool:

@@ -9,6 +9,7 @@ from trailmark.errors import LogError, StorageError
 from trailmark.log import Clock, Origin, Storage, open_storage, read_meta, wall_clock_us
 from trailmark.log.meta import META_PATH
 from trailmark.status.read_only import ReadOnly
+from trailmark.streams.boundaries import later
 from trailmark.streams.description import is_stream
 from trailmark.streams.status import StreamStatusReader
 from trailmark.streams.union.decision import NOTHING_YET, Decision, Reached
@@ -114,7 +115,8 @@ def _described(each: InputStatus) -> dict[str, Any]:
 
 
 def _boundary(each: InputStatus) -> tuple[bool, int]:
-    boundary_us = None if each.reached is None else each.reached.boundary_us
+    reached_us = None if each.reached is None else each.reached.boundary_us
+    boundary_us = later(reached_us, each.boundary_us)
     return boundary_us is not None, boundary_us or 0
 
 

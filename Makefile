@@ -34,12 +34,12 @@ lint: setup ## Style, types and the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Spark's classes as the JVMs of tests load them; see tests/support/spark_java.py.
-$(VENV)/spark.jsa: $(VENV)/.ready | java
+# A home of Spark in which tests start it sooner; see tests/support/spark_java.py.
+$(VENV)/spark/classes.jsa: $(VENV)/.ready | java
 	$(SPARK) $(BIN)/python -m tests.support.spark_java
 
 .PHONY: test
-test: lint $(VENV)/spark.jsa ## All checks and all tests (what CI runs)
+test: lint $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo

@@ -12,11 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.pairing_kind import known_pairings
-from tests.support.spark_java import LIGHT_CHECKPOINT, submit_arguments
+from tests.support.spark_java import LIGHT_CHECKPOINT, spark_home, submit_arguments
 
 
 def pytest_configure() -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
+    os.environ["SPARK_HOME"] = spark_home()
     # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests
     # start and interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

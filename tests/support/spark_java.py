@@ -1,23 +1,30 @@
-"""How the JVMs of tests are started: most of them live for seconds, so a quick start matters most.
+"""How Spark is started by tests: most of its processes live for seconds, so a quick start matters
+most.
 
-They compile without much effort, and take Spark's classes from an archive of loaded ones if this
-environment has one. ``python -m tests.support.spark_java`` makes it. A JVM that the archive does
-not fit loads them from their jars.
+JVMs compile without much effort, and take Spark's classes from an archive of loaded ones. Python
+workers take PySpark from where it is installed. Both are prepared in a home of Spark in this
+environment, by ``python -m tests.support.spark_java``; without one, tests only take longer. A JVM
+that the archive does not fit loads classes from their jars.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import pyspark
+
 from tests.support.spark_orders import Orders, make_query
 from tests.support.spark_query import Config
 
-_ARCHIVE = Path(sys.prefix, "spark.jsa")
+_INSTALLED = Path(pyspark.__file__).parent
+_HOME = Path(sys.prefix, "spark")
+_ARCHIVE = _HOME / "classes.jsa"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 #: How Spark writes its checkpoint where tests do not kill it. The way it takes by default runs
@@ -29,6 +36,11 @@ LIGHT_CHECKPOINT = {
         "FileSystemBasedCheckpointFileManager"
     )
 }
+
+
+def spark_home() -> str:
+    """For SPARK_HOME."""
+    return str(_HOME if _ARCHIVE.exists() else _INSTALLED)
 
 
 def submit_arguments() -> str:
@@ -48,8 +60,27 @@ def _arguments(more: str) -> str:
     return shlex.join([*words, "pyspark-shell"])
 
 
+def make_home() -> None:
+    """A home in which PySpark's own zips are directories that lead to the installed packages.
+
+    Spark puts the zips first on the path of its workers, and what comes out of a zip is compiled
+    anew by every process: more than a second each. The modules are the same.
+    """
+    shutil.rmtree(_HOME, ignore_errors=True)
+    for zipped in (_INSTALLED / "python" / "lib").glob("*.zip"):
+        package = zipped.stem.partition("-")[0]
+        instead = _HOME / "python" / "lib" / zipped.name
+        instead.mkdir(parents=True)
+        (instead / package).symlink_to(_INSTALLED.parent / package)
+    for name in ("bin", "jars"):
+        (_HOME / name).symlink_to(_INSTALLED / name)
+
+
 def make_archive() -> None:
-    """Archives the classes that two queries have needed from their start to their end."""
+    """Archives the classes that two queries have needed from their start to their end.
+
+    They count as the same only for JVMs that are started in the same home.
+    """
     unfinished = _ARCHIVE.with_suffix(".unfinished")
     with tempfile.TemporaryDirectory() as directory:
         orders = Orders(Path(directory, "in"), seed=1)
@@ -60,7 +91,7 @@ def make_archive() -> None:
         arguments = _arguments(f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable")
         run = subprocess.run(
             [sys.executable, "-m", "tests.support.spark_query", str(config)],
-            env=os.environ | {"PYSPARK_SUBMIT_ARGS": arguments},
+            env=os.environ | {"PYSPARK_SUBMIT_ARGS": arguments, "SPARK_HOME": str(_HOME)},
             stdout=subprocess.PIPE,  # open until the JVM ends, which is after Python does
             stderr=subprocess.STDOUT,
             text=True,
@@ -75,4 +106,5 @@ def make_archive() -> None:
 
 
 if __name__ == "__main__":
+    make_home()
     make_archive()

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pyspark
-
+from tests.support.spark_java import spark_home
 from tests.support.spark_query import Config, Query
 from tests.support.stream_query import Step, StepsConfig
 
@@ -305,7 +304,7 @@ def _environment() -> dict[str, str]:
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(path),
-        "SPARK_HOME": os.path.dirname(pyspark.__file__),
+        "SPARK_HOME": spark_home(),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 

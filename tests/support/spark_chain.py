@@ -120,7 +120,9 @@ def chain(rows: DataFrame, query: Chained) -> DataFrame:
         Sums(query.trap, query.slow_s),
         by="item",
         schema=_SUMS,
-        checkpoint=tm.Periodic("2 seconds"),
+        # Longer than an application lives that is killed: else each begins with a snapshot, and
+        # whoever recovers after a batch or two finds nothing to replay.
+        checkpoint=tm.Periodic("1 minute"),
         retain_batches=None,
         **given("sums"),
     )

@@ -107,13 +107,10 @@ class _Place:
     def run(
         self, script: str, *arguments: str, python: str | None = sys.executable, path: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a script as a user does, who has set at most PYSPARK_PYTHON.
-
-        What else is kept only makes Spark start sooner.
-        """
+        """Runs a script as a user does, who has set at most PYSPARK_PYTHON."""
         file = self.root / "script.py"
         file.write_text(script)
-        kept = ("JAVA_HOME", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "LANG")
+        kept = ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS", "LANG")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         environment |= {"PATH": f"{path}{os.defpath}", "HOME": str(self.root)}
         if python is not None:

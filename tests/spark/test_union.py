@@ -334,6 +334,24 @@ def test_what_cannot_be_a_union_is_refused_with_a_reason(
     refused("does not just read", inputs={"eu": spark.readStream.format("rate").load()})
 
 
+def test_a_union_in_two_places_of_a_query_is_one_source_or_refused(
+    spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
+) -> None:
+    for each in writers.values():
+        each.append(_rows([1, 2, 11]))
+    one, again = _union(tmp_path), _union(tmp_path)
+    seen: list[Seen] = []
+    both = one.where("source = 'eu'").union(one.where("source = 'us'"))
+    _start(both, tmp_path, seen, availableNow=True).awaitTermination()
+    assert sorted(_pairs(seen)) == [(1, "eu"), (1, "us"), (2, "eu"), (2, "us")]
+    # Two sources, of which each would decide for itself.
+    both = one.where("source = 'eu'").union(again.where("source = 'us'"))
+    query = _start(both, tmp_path / "other", seen, availableNow=True)
+    with pytest.raises(StreamingQueryException, match="needs two of them with two paths"):
+        query.awaitTermination()
+    assert len(_all(seen)) == 4
+
+
 def test_the_columns_are_those_that_all_streams_have(spark: SparkSession, tmp_path: Path) -> None:
     more = pa.schema([("extra", pa.int32()), *_SCHEMA])
     _writer(tmp_path / "eu")

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -390,6 +392,21 @@ def test_another_stream_in_the_place_of_an_input_is_refused() -> None:
 def test_a_stream_that_is_gone_is_refused() -> None:
     with pytest.raises(DataLoss, match="The stream is gone"):
         UnionInput("a", "/a", SimulatedDisk().storage(), 0)
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_stream_that_is_deleted_while_it_is_read_is_refused(
+    tmp_path: Path, has_rows: bool
+) -> None:
+    storage = LocalStorage(tmp_path / "a")
+    stream = written(storage, _SCHEMA, time_column="time")
+    deciding, decided = _deciding(stream), NOTHING_YET
+    if has_rows:
+        _act(stream, "a", 0, [10, 30])
+    decided = deciding.next(decided)
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(DataLoss, match="The stream is gone"):
+        deciding.next(decided)
 
 
 def test_an_input_without_any_row_holds_all_others() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from trailmark.errors import DataLoss, MissingSegment
 from trailmark.log import Storage, TimeRange, read_meta
+from trailmark.log.meta import META_PATH
 from trailmark.log.storage.urls import redacted
 from trailmark.records import Stream
 from trailmark.streams.boundaries import later
@@ -116,7 +117,11 @@ class UnionInput:
             raise loss_of_data(what, self._place)
         heartbeats = newest_heartbeats(self.storage)
         self._settle(heartbeats)
-        end = max(self._tail.newest() + 1, at.end)
+        end = self._tail.newest() + 1
+        is_empty = not end and not heartbeats
+        if end < at.end or (is_empty and not self.storage.exists(META_PATH)):
+            what = "The stream is gone, or a part of it that was there before."
+            raise loss_of_data(what, self._place)
         if any(each.after >= end for each in heartbeats.values()):
             # Batches that a heartbeat speaks of cannot be seen yet, as after a power failure.
             return Look(self.log_id, end, at.boundary_us)

@@ -45,7 +45,7 @@ def union(
     interval: str | timedelta = "500 ms",
     delay: str | timedelta = "0 seconds",
     reader: str | None = None,
-    max_rows_per_trigger: int | None = None,
+    max_rows_per_trigger: int | None = 5_000_000,
 ) -> DataFrame:
     """Several streams as one, ordered by time.
 
@@ -73,7 +73,8 @@ def union(
     reader
         The name under which the streams keep what the union still needs, whatever their retention.
     max_rows_per_trigger
-        About how many rows a batch has at most.
+        About how many rows a batch has at most; None for any number. A batch that was begun cannot
+        be made smaller later.
 
     Returns
     -------

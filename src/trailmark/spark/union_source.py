@@ -119,7 +119,13 @@ class RowsInOrder(spark.InputPartition):
 class _Opened:
     """What only the process has that plans a query, which stands at a decision."""
 
-    def __init__(self, options: UnionOptions, schema: StructType, start: Decision) -> None:
+    def __init__(
+        self,
+        options: UnionOptions,
+        schema: StructType,
+        start: Decision,
+        planned: Decision | None,
+    ) -> None:
         storage = open_storage(options.path)
         create_or_open(storage, options.described(arrow_schema(schema)).to_meta())
         self.inputs = [
@@ -127,7 +133,7 @@ class _Opened:
             for name, path in options.paths.items()
         ]
         self.deciding = Deciding(self.inputs, options.interval_us, options.most_rows)
-        self.decisions = Decisions(storage, start)
+        self.decisions = Decisions(storage, start, planned)
         if options.reader is not None:  # before anything is decided
             for each in self.inputs:
                 needs = self.deciding.standing(start, each).needs
@@ -184,7 +190,7 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
         if decision == before:
             return []
         with self._named():
-            union = self._open(before)
+            union = self._open(before, decision)
             # From here on it cannot be otherwise: tasks of operators behind the union go by it.
             union.decisions.publish(before, decision)
             assert decision.released_us is not None, "it releases something"
@@ -226,9 +232,9 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}  # tasks open what they read themselves
 
-    def _open(self, start: Decision) -> _Opened:
+    def _open(self, start: Decision, planned: Decision | None = None) -> _Opened:
         if self._opened is None:
-            self._opened = _Opened(self._options, self._schema, start)
+            self._opened = _Opened(self._options, self._schema, start, planned)
             if self._ends:
                 self._opened.deciding.end_with_next_look()
         return self._opened

@@ -103,9 +103,16 @@ def test_a_decision_that_spark_has_lost_is_taken_again(
     start = reader.initialOffset()
     end = reader.latestOffset(start)
     reader.partitions(start, end)
-    for writer in writers:
-        _add(writer, 100)
-    assert _reader(tmp_path).latestOffset(start) == end
+    for time in (100, 200):
+        for writer in writers:
+            _add(writer, time)
+        if time == 100:
+            reader = _reader(tmp_path)
+            following = reader.latestOffset(end)
+            reader.partitions(end, following)
+    assert _reader(tmp_path).latestOffset(end) == following
+    # The batch was not lost, only not done.
+    assert len(_reader(tmp_path).partitions(end, following)) == 1
 
 
 def test_a_query_that_begins_anew_is_refused(tmp_path: Path, writers: list[OwnWriter]) -> None:

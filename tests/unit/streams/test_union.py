@@ -20,9 +20,10 @@ from tests.support.seeds import reported, seeds
 from tests.support.streams import Written, batch_of, often, rows_by_batch, written
 from tests.support.union import PlainInput, PlainUnion, UnionRow
 from trailmark.errors import DamagedSegment, DataLoss, OtherQuery
-from trailmark.log import LocalStorage, Storage
+from trailmark.log import LocalStorage, Storage, TimeRange
 from trailmark.log.readers import acknowledge, register
 from trailmark.streams import promises
+from trailmark.streams.files import DataFile
 from trailmark.streams.heartbeats import newest_heartbeats
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import Retention
@@ -417,6 +418,20 @@ def test_an_input_without_any_row_holds_all_others() -> None:
     assert _deciding(first, empty).next(NOTHING_YET).released_us == 20
 
 
+def test_a_batch_without_any_time_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    stream = written(schema=_SCHEMA, time_column="time")
+    into = StreamWriter(stream.storage, stream.meta, clock=stream.clock, delay_us=0)
+    rows: list[tuple[int | None, int]] = [(None, 2), (None, 5)]
+    into.commit(into.write([batch_of(rows, _SCHEMA)], "a"), "a", 0)
+    union = _OneStream(stream.storage)
+    for number in (1, 2):
+        _act(stream, "a", number, [30 * number])
+        union.go_on()
+    told = [each.message for each in caplog.records if "no place in the order" in each.message]
+    assert len(told) == 1
+    assert "input a: 2 rows of batch 0 have no time" in told[0]
+
+
 def test_rows_without_a_time_are_left_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     stream = written(schema=_SCHEMA, time_column="time")
     into = StreamWriter(stream.storage, stream.meta, clock=stream.clock, delay_us=0)
@@ -439,17 +454,18 @@ def test_a_row_far_ahead_does_not_keep_all_that_comes_after_it() -> None:
     union = _OneStream(stream.storage)
     _act(stream, "a", 0, [10])
     job = StreamWriter(stream.storage, stream.meta, clock=stream.clock)
-    job.commit(job.write([batch_of([(10**15, -1)], _SCHEMA)]))
+    for place in (1, 0):
+        job.commit(job.write([batch_of([(10**15 - place, -place)], _SCHEMA)]))
     for number in range(1, 30):
         _act(stream, "a", number, [20 * number])
         union.go_on()
     reached = union.decision.inputs["a"]
-    assert (reached.early, reached.first, reached.end) == ((1,), 30, 31)
+    assert (reached.early, reached.first, reached.end) == ((1, 2), 31, 32)
     assert reached.needs == 1
     _act(stream, "a", 30, 10**15 + 10)
     union.go_on()
-    assert union.rows[-1] == (10**15, -1)
-    assert union.decision.inputs["a"].needs == 31
+    assert union.rows[-2:] == [(10**15 - 1, -1), (10**15, 0)]
+    assert union.decision.inputs["a"].needs == 32
 
 
 def test_many_wide_files_are_read_in_few_stretches() -> None:
@@ -459,7 +475,7 @@ def test_many_wide_files_are_read_in_few_stretches() -> None:
         files = stream.writer().write([batch_of([(number, 1), (10_000, 2)], _SCHEMA)])
         pieces += [Piece(0, number, file, None) for file in files]
     found = stretches(pieces, None, 20_000, size=1)
-    assert 1 < len(found) <= 32
+    assert 1 < len(found) <= 4, "each of them reads all files"
     rows = [
         read_stretch(each, {0: open_view(stream.storage)}, _SCHEMA.names, "time", lambda r, _: r)
         for each in found
@@ -467,6 +483,35 @@ def test_many_wide_files_are_read_in_few_stretches() -> None:
     assert sum(0 if each is None else each.num_rows for each in rows) == 100
     ends = [(each.first_us, each.end_us) for each in found]
     assert all(one[1] <= (other[0] or 0) for one, other in pairwise(ends)), "one after another"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [(-62_135_596_800_000_000, -62_135_596_800_000_000), (1_763_000_000_000_000,) * 2],
+        [(-(2**63), -(2**63)), (2**63 - 6, 2**63 - 5)],
+        [(-(2**63), 2**63 - 5), (0, 0), (0, 0)],
+        [(5, 5)] * 40,
+    ],
+)
+@pytest.mark.parametrize("first_us", [None, 3])
+def test_times_however_far_apart_are_cut_somewhere(
+    times: list[tuple[int, int]], first_us: int | None
+) -> None:
+    files = [DataFile("a", 0, 1, 1 << 20, 0, TimeRange(*each)) for each in times]
+    pieces = [Piece(0, n, file, None) for n, file in enumerate(files)]
+    for size in (1, 1 << 20, 1 << 30):
+        found = stretches(pieces, first_us, 2**63 - 1, size)
+        ends = [each.end_us for each in found]
+        assert ends == sorted(set(ends))
+        assert all(one.end_us <= (other.first_us or 0) for one, other in pairwise(found))
+        for piece in pieces:
+            times_of = piece.file.time_range
+            assert times_of is not None
+            held = [s for s in found if piece in s.pieces]
+            assert held[-1].end_us > times_of.max_us, "its last row is in the last of them"
+            begin = held[0].first_us
+            assert begin == first_us or begin is None or begin <= times_of.min_us
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -507,17 +552,21 @@ def _decided() -> tuple[Storage, Decision]:
 
 def test_a_decision_that_was_published_stands() -> None:
     storage, decided = _decided()
-    again = Decisions(storage, NOTHING_YET)  # as after a crash
-    assert again.adopted == decided
+    again = Decisions(storage, NOTHING_YET, decided)  # as after a crash
     again.publish(NOTHING_YET, decided)
     assert newest_decision(storage) == decided
     assert Decisions(storage, decided).adopted is None
+    second = replace(decided, number=1)
+    Decisions(storage, decided).publish(decided, second)
+    assert Decisions(storage, decided).adopted == second, "though Spark has lost it"
 
 
 def test_nobody_decides_otherwise() -> None:
     storage, decided = _decided()
+    other = replace(decided, released_us=1)
+    going = Decisions(storage, NOTHING_YET, other)
     with pytest.raises(OtherQuery, match="number 0 was decided elsewhere"):
-        Decisions(storage, NOTHING_YET).publish(NOTHING_YET, replace(decided, released_us=1))
+        going.publish(NOTHING_YET, other)
     with pytest.raises(OtherQuery, match="path of its own"):
         Decisions(storage, replace(NOTHING_YET, late_rows=1))
 
@@ -532,7 +581,10 @@ def test_of_two_that_run_one_union_the_first_goes_no_further() -> None:
         with pytest.raises(OtherQuery, match="has begun to run the same union"):
             refused()
     second.publish(NOTHING_YET, decided)
-    third = Decisions(storage, NOTHING_YET)
+    with pytest.raises(OtherQuery, match="knows of 0 batches"):
+        Decisions(storage, NOTHING_YET)
+    second.check()
+    third = Decisions(storage, NOTHING_YET, decided)
     with pytest.raises(OtherQuery, match="has begun to run the same union"):
         second.check()
     third.publish(NOTHING_YET, decided)
@@ -590,5 +642,5 @@ def test_a_damaged_decision_is_named(text: bytes) -> None:
         newest_decision(storage)
     assert caught.value.where == "decisions/00000000000000000000.json"
     storage.delete("decisions/00000000000000000000.json")
-    Decisions(storage, NOTHING_YET).publish(NOTHING_YET, decided)
+    Decisions(storage, NOTHING_YET, decided).publish(NOTHING_YET, decided)
     assert newest_decision(storage) == decided

@@ -23,18 +23,14 @@ class Amounts:
     def __init__(
         self, files: Sequence[tuple[TimeRange, int]], first_us: int | None, end_us: int
     ) -> None:
-        begins = np.array([times.min_us for times, _ in files], dtype=np.float64)
-        lasts = np.array([times.max_us for times, _ in files], dtype=np.float64)
-        held = np.array([amount for _, amount in files], dtype=np.float64)
         earliest = min((times.min_us for times, _ in files), default=end_us)
         self.first_us = earliest if first_us is None else max(first_us, earliest)
-        # Floats hold microseconds exactly for 285 years around 1970; beyond, about is good enough.
-        begin = begins - float(self.first_us)
-        end = lasts - float(self.first_us) + 1
-        length = end - begin
-        begin = np.clip(begin, 0, end_us - self.first_us)
-        end = np.clip(end, 0, end_us - self.first_us)
-        rate = held / length
+        # Whole numbers until here: times far apart are no longer exact as floats.
+        begin = np.array([times.min_us - self.first_us for times, _ in files], dtype=np.float64)
+        length = np.array([times.max_us - times.min_us + 1 for times, _ in files], np.float64)
+        rate = np.array([amount for _, amount in files], dtype=np.float64) / length
+        span = float(end_us - self.first_us)
+        begin, end = np.clip(begin, 0, span), np.clip(begin + length, 0, span)
         changes = np.concatenate([begin, end])
         order = np.argsort(changes, kind="stable")
         self._at = changes[order]

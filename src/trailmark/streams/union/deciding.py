@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from trailmark.log import TimeRange
@@ -11,6 +12,8 @@ from trailmark.streams.union.amounts import Amounts
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.rows import Piece
+
+_log = logging.getLogger("trailmark")
 
 #: Single batches that are remembered beside those that follow one another.
 _MOST_EARLY = 16
@@ -87,6 +90,8 @@ class Deciding:
     def pieces(self, start: Decision, end: Decision) -> list[Piece]:
         """What has to be read for the rows that a decision releases."""
         assert end.released_us is not None, "it releases something"
+        for each in self._inputs:
+            self._tell_of_timeless(each, _before(start, end, each.name), end.inputs[each.name].end)
         return [
             Piece(place, batch.batch, file, later(batch.late_before_us, start.released_us))
             for place, each in enumerate(self._inputs)
@@ -94,6 +99,19 @@ class Deciding:
             for file in batch.files
             if _meets(file.time_range, start.released_us, end.released_us)
         ]
+
+    def _tell_of_timeless(self, each: UnionInput, before: Reached, end: int) -> None:
+        """Files of which no row has a time are in no piece, so nobody else would."""
+        for batch in each.batches(before, end):
+            rows = sum(file.rows for file in batch.files if file.time_range is None)
+            if rows and batch.batch >= before.end:
+                _log.warning(
+                    "input %s: %d rows of batch %d have no time, so no place in the order; they "
+                    "are left out.",
+                    each.name,
+                    rows,
+                    batch.batch,
+                )
 
     def _slice_at(self, time_us: int) -> int:
         """The beginning of the slice that a time is in."""
@@ -150,14 +168,9 @@ def _reached(
     for batch in batches:
         if batch.batch >= before.end and batch.times is not None:
             latest_us = later(latest_us, min(batch.times.max_us, LATEST))
-    still_open = [batch.batch for batch in batches if not batch.is_over(released_us)]
-    early: list[int] = []
-    # Those that stand alone; from where they follow one another, a range is shorter.
-    while still_open and len(early) < _MOST_EARLY:
-        following = still_open[1] if len(still_open) > 1 else look.end
-        if following == still_open[0] + 1:
-            break
-        early.append(still_open.pop(0))
-    first = still_open[0] if still_open else look.end
+    firsts = [*(each.batch for each in batches if not each.is_over(released_us)), look.end]
+    # As many single ones, and then a range, as have the fewest batches together.
+    count = min(range(min(len(firsts), _MOST_EARLY + 1)), key=lambda n: n - firsts[n])
+    early, first = firsts[:count], firsts[count]
     boundary_us = None if look.boundary_us is None else max(EARLIEST, look.boundary_us)
     return Reached(look.log, before.begun, first, look.end, latest_us, boundary_us, tuple(early))

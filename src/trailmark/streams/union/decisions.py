@@ -28,6 +28,15 @@ _KEPT = 64
 class Decisions:
     """Those of one that plans the batches of a union, from where its query stands.
 
+    Parameters
+    ----------
+    storage
+        The files of the union.
+    start
+        Where the query stands.
+    planned
+        What it has decided after that, if it knows already.
+
     Attributes
     ----------
     adopted
@@ -35,14 +44,16 @@ class Decisions:
         if its checkpoint was on a disk that had lost power.
     """
 
-    def __init__(self, storage: Storage, start: Decision) -> None:
+    def __init__(self, storage: Storage, start: Decision, planned: Decision | None = None) -> None:
         self._storage = storage
         self._token = uuid.uuid4().hex
         self._found = newest_number(storage)
         self.adopted: Decision | None = None
         if self._found > start.number:
             before, decision = _read(storage, self._found)
-            if before != start:
+            # A query that knows of nothing is more likely another one than one that has lost it.
+            is_known = planned is not None or start != NOTHING_YET
+            if before != start or not is_known:
                 raise _gone_on(start, self._found)
             self.adopted = decision
         self._claim = self._begin()

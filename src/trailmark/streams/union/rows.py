@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -22,8 +23,10 @@ _log = logging.getLogger("trailmark")
 
 #: Bytes of files that are put in order at once, about.
 _BYTES_AT_ONCE = 16 * MIB
-#: A file that reaches over several stretches is read for each of them.
-_MOST_STRETCHES = 32
+#: Tasks that a batch is worth, at most.
+_MOST_STRETCHES = 1024
+#: How often a byte is read on the average, at most.
+_MOST_OFTEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +63,46 @@ def stretches(
     """What is read one after another, or side by side: each about as large as it is worth."""
     if not pieces:
         return []
-    cuts = [first_us, *_cuts(pieces, first_us, end_us, size), end_us]
-    found = []
-    for begin, end in pairwise(cuts):
-        assert end is not None, "only the first may be open"
-        inside = tuple(each for each in pieces if _reaches(each, begin, end))
-        if inside:
-            found.append(Stretch(begin, end, inside))
-    return found
+    cuts = _cuts(pieces, first_us, end_us, size)
+    inside: list[list[Piece]] = [[] for _ in range(len(cuts) + 1)]
+    for piece, (first, last) in zip(pieces, _reached(pieces, cuts), strict=True):
+        for place in range(first, last + 1):
+            inside[place].append(piece)
+    bounds = pairwise([first_us, *cuts, end_us])
+    return [
+        Stretch(begin, end, tuple(held))
+        for (begin, end), held in zip(bounds, inside, strict=True)
+        if held and end is not None
+    ]
 
 
 def _cuts(pieces: Sequence[Piece], first_us: int | None, end_us: int, size: int) -> list[int]:
-    """Times between which there is about the same amount."""
+    """Times between which there is about the same amount.
+
+    A file that reaches over several stretches is read for each of them: where that is too often,
+    stretches are fewer and larger.
+    """
     held = [(each.file.time_range, each.file.bytes) for each in pieces if each.file.time_range]
     amounts = Amounts(held, first_us, end_us)
-    count = min(_MOST_STRETCHES, int(amounts.total // size) + 1)
-    found = (amounts.time_of(amounts.total * n / count) for n in range(1, count))
-    times = sorted({time for time in found if time is not None})
-    return [time for time in times if amounts.first_us < time < end_us]
+    most = _MOST_OFTEN * sum(each.file.bytes for each in pieces)
+    count = min(int(amounts.total // size) + 1, _MOST_STRETCHES)
+    while count > 1:
+        found = (amounts.time_of(amounts.total * n / count) for n in range(1, count))
+        times = sorted({time for time in found if time is not None})
+        cuts = [time for time in times if amounts.first_us < time < end_us]
+        reached = zip(pieces, _reached(pieces, cuts), strict=True)
+        if sum(each.file.bytes * (last - first + 1) for each, (first, last) in reached) <= most:
+            return cuts
+        count //= 2
+    return []
 
 
-def _reaches(piece: Piece, first_us: int | None, end_us: int) -> bool:
-    begin_us, last_us = _range(piece)
-    return begin_us < end_us and (first_us is None or last_us >= first_us)
+def _reached(pieces: Sequence[Piece], cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last stretch that each file has rows in."""
+    return [
+        (bisect_right(cuts, begin_us), bisect_right(cuts, last_us))
+        for begin_us, last_us in map(_range, pieces)
+    ]
 
 
 def _range(piece: Piece) -> tuple[int, int]:

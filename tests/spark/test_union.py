@@ -339,12 +339,13 @@ def test_a_union_in_two_places_of_a_query_is_one_source_or_refused(
 ) -> None:
     for each in writers.values():
         each.append(_rows([1, 2, 11]))
-    one, again = _union(tmp_path), _union(tmp_path)
+    one = _union(tmp_path)
     seen: list[Seen] = []
     both = one.where("source = 'eu'").union(one.where("source = 'us'"))
     _start(both, tmp_path, seen, availableNow=True).awaitTermination()
     assert sorted(_pairs(seen)) == [(1, "eu"), (1, "us"), (2, "eu"), (2, "us")]
     # Two sources, of which each would decide for itself.
+    one, again = (_union(tmp_path, path=tmp_path / "union-2") for _ in range(2))
     both = one.where("source = 'eu'").union(again.where("source = 'us'"))
     query = _start(both, tmp_path / "other", seen, availableNow=True)
     with pytest.raises(StreamingQueryException, match="needs two of them with two paths"):

@@ -246,7 +246,8 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield
         except (OtherQuery, DamagedSegment) as error:
             where = f"{redacted(self._options.path)}/{error.where}"
-            raise type(error)(error.what, where=where, fix=error.fix) from error
+            # Without the way it came: Spark prints that first, and says what happened behind it.
+            raise type(error)(error.what, where=where, fix=error.fix) from None
 
     def _acknowledge(self, union: _Opened, decision: Decision) -> None:
         """Lets go, for a named reader, of what no batch of the query can ask for again."""

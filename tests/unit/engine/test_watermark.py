@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 
 from tests.support.followed import Followed
 from tests.support.orders import SECOND, TimedOrder, random_timed_orders, time_case, timed_orders
 from trailmark.checkpoint.policy import Continuous
-from trailmark.engine import BatchReport, Watermark
+from trailmark.engine import BatchReport, Watermark, Watermarks
 from trailmark.engine.watermark import watermark_path
 from trailmark.errors import BatchSkipped, DamagedSegment
+from trailmark.log import Storage
+from trailmark.operators.protocol import Port
+from trailmark.testing.disk import SimulatedDisk
 
 
 def _at(seconds: int, item: str = "a") -> TimedOrder:
@@ -236,3 +241,28 @@ def test_late_rows_of_a_long_run_are_the_oracles() -> None:
         if rng.random() < 0.4:
             run.query.stop()
     assert late > 10
+
+
+# Inputs that know more than their rows say
+
+
+def _watermarks(storage: Storage, told: list[int | None], ports: Sequence[Port]) -> Watermarks:
+    return Watermarks(storage, [], ports, 0, lambda: told)
+
+
+def test_an_input_that_says_how_far_it_is_is_believed_from_the_first_batch_on() -> None:
+    storage = SimulatedDisk().storage()
+    port = Port("input", pa.schema([]), "time", 5)
+    assert _watermarks(storage, [100], [port]).of(0) == Watermark(100, None)
+    # Whoever asks later gets what the first one was told.
+    assert _watermarks(storage, [900], [port]).of(0) == Watermark(100, None)
+
+
+def test_of_several_inputs_the_least_counts_however_it_is_known() -> None:
+    ports = [Port("left", pa.schema([]), "time"), Port("right", pa.schema([]), "time")]
+    before = Watermark(10, 7, (10, 40))
+    assert before.told([None, None], ports) == before
+    assert before.told([30, None], ports) == Watermark(30, 7, (30, 40))
+    assert before.told([90, 20], ports) == Watermark(40, 7, (90, 40)), "it never falls"
+    unknown = Watermark(None, None, (None, None))
+    assert unknown.told([30, None], ports) == Watermark(None, None, (30, None))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from trailmark.errors import LogError, NoPermission, SettingError, StorageError
-from trailmark.log import Storage, open_storage
+from trailmark.log import OperatorMeta, Storage, open_storage
 from trailmark.log.meta import META_PATH
 from trailmark.log.storage.urls import full_path, is_url
 from trailmark.settings import LogSettings
@@ -44,16 +45,17 @@ def find_logs(path: str) -> Storage:
 
 def holds_stream(storage: Storage) -> bool:
     """Whether it is a written stream that is here; not known if its description is damaged."""
-    try:
-        return is_stream(existing_meta(storage))
-    except LogError:
-        return False
+    return _holds(storage, is_stream)
 
 
 def holds_union(storage: Storage) -> bool:
     """Whether these are the files of a union; not known if its description is damaged."""
+    return _holds(storage, is_union)
+
+
+def _holds(storage: Storage, is_one: Callable[[OperatorMeta], bool]) -> bool:
     try:
-        return is_union(existing_meta(storage))
+        return is_one(existing_meta(storage))
     except LogError:
         return False
 

@@ -26,7 +26,7 @@ def draw_union(status: UnionStatus, path: str, paint: Paint) -> list[str]:
         *columns(_TITLES, [_row(each) for each in status.inputs], paint, left=_LEFT),
     ]
     warnings = list(_warnings(status))
-    return [*lines, *([""] if warnings else []), *(paint(each, "warning") for each in warnings)]
+    return [*lines, *([""] if warnings else []), *(paint(f"! {each}", "bad") for each in warnings)]
 
 
 def _position(status: UnionStatus) -> str:

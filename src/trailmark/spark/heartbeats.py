@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from weakref import WeakSet
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import datasource as spark
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -24,8 +23,7 @@ from trailmark.log import Clock, wall_clock_us
 from trailmark.settings import parse_duration
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.options import HEARTBEAT
-
-_registered: WeakSet[SparkSession] = WeakSet()
+from trailmark.spark.own_sources import register_once
 
 
 def with_heartbeat(df: DataFrame, every: str | timedelta = "500 ms") -> DataFrame:
@@ -61,9 +59,7 @@ def with_heartbeat(df: DataFrame, every: str | timedelta = "500 ms") -> DataFram
     if HEARTBEAT in df.columns:
         raise SettingError(f"There is a column {HEARTBEAT} already.", where="df")
     session = df.sparkSession
-    if session not in _registered:
-        session.dataSource.register(HeartbeatSource)
-        _registered.add(session)
+    register_once(session, HeartbeatSource)
     beats = session.readStream.format(HeartbeatSource.name()).option("every", str(every_us)).load()
     nothing = [F.lit(None).cast(each.dataType).alias(each.name) for each in df.schema]
     asked = F.timestamp_micros("asked_us").alias(HEARTBEAT)

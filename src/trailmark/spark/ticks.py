@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
-from weakref import WeakSet
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import datasource as spark
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -22,6 +21,7 @@ from trailmark.errors import LogError, StorageError
 from trailmark.log import MonotonicClock, monotonic_us, open_storage, wall_clock_us
 from trailmark.records import NO_BATCH
 from trailmark.spark.limits import SupportsTriggerAvailableNow
+from trailmark.spark.own_sources import register_once
 
 _log = logging.getLogger("trailmark")
 
@@ -30,15 +30,11 @@ _SETTING = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: How often a query that waits for data looks at the logs, though nothing should have changed.
 _LOOK_EVERY_US = 1_000_000
 
-_registered: WeakSet[SparkSession] = WeakSet()
-
 
 def no_rows_but_ticks(stream: DataFrame, path: str) -> DataFrame:
     """An empty stream with the columns of another one, for the operator whose logs are there."""
     session = stream.sparkSession
-    if session not in _registered:
-        session.dataSource.register(TickSource)
-        _registered.add(session)
+    register_once(session, TickSource)
     reader = session.readStream.format(TickSource.name())
     reader = reader.options(operator=path, on=str(session.conf.get(_SETTING)))
     return reader.load().select(

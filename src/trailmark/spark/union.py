@@ -21,9 +21,10 @@ from trailmark.spark.arguments import check_classic
 from trailmark.spark.boundary import boundary_at
 from trailmark.spark.control import named
 from trailmark.spark.internals import driver_directory, only_source
+from trailmark.spark.own_sources import register_once
 from trailmark.spark.schemas import arrow_schema, spark_schema
 from trailmark.spark.source import TrailmarkSource
-from trailmark.spark.union_source import UnionOptions, UnionSource, register_union
+from trailmark.spark.union_source import UnionOptions, UnionSource
 from trailmark.spark.workers import check_workers
 from trailmark.streams.description import is_stream
 from trailmark.streams.union.description import SOURCE, is_union
@@ -107,7 +108,7 @@ def union(
         _most_rows(max_rows_per_trigger),
     )
     _check_path(options, schema)
-    register_union(session)
+    register_once(session, UnionSource)
     source = session.readStream.format(UnionSource.name()).options(**options.to_options())
     rows = source.schema(schema).load()
     told = boundary_at(options.path)

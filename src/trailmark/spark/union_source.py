@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakSet
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql import datasource as spark
 from pyspark.sql.types import StructType
 
@@ -39,15 +37,6 @@ _ROWS_AT_ONCE = 1 << 16
 _LOOK_EVERY_US = 50_000
 #: Where a look takes long, as in an object store, it rests so many times as long.
 _REST = 4
-
-_registered: WeakSet[SparkSession] = WeakSet()
-
-
-def register_union(session: SparkSession) -> None:
-    """Makes the format known to a session."""
-    if session not in _registered:
-        session.dataSource.register(UnionSource)
-        _registered.add(session)
 
 
 @dataclass(frozen=True, slots=True)

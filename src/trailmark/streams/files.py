@@ -131,6 +131,14 @@ def read_file(
     yield from open_file(storage, log_id, file).batches(FrameKind.INPUT, schema, columns)
 
 
+def read_column(
+    storage: Storage, log_id: uuid.UUID, file: DataFile, schema: pa.Schema, column: str
+) -> pa.ChunkedArray:
+    """One column of a file of a stream with this schema."""
+    parts = read_file(storage, log_id, file, schema, [column])
+    return pa.Table.from_batches(parts, pa.schema([schema.field(column)])).column(0)
+
+
 def open_file(storage: Storage, log_id: uuid.UUID, file: DataFile) -> Segment:
     """A file as a manifest names it. Every byte is verified."""
     origin = Origin(file.path)

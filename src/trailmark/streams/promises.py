@@ -19,7 +19,7 @@ from trailmark.streams.boundaries import (
     without,
 )
 from trailmark.streams.description import StreamDescription
-from trailmark.streams.files import DataFile, read_file
+from trailmark.streams.files import DataFile, read_column
 from trailmark.streams.heartbeats import (
     Heartbeat,
     Said,
@@ -204,9 +204,7 @@ class Promises:
     def _read_times(self, file: DataFile) -> pa.ChunkedArray:
         column = self._stream.time_column
         assert column is not None, "it has times"
-        log_id, schema = self._meta.log_id, self._stream.schema
-        parts = read_file(self._storage, log_id, file, schema, [column])
-        return pa.Table.from_batches(parts, pa.schema([schema.field(column)])).column(0)
+        return read_column(self._storage, self._meta.log_id, file, self._stream.schema, column)
 
 
 def _late_before(

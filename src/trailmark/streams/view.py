@@ -235,10 +235,16 @@ def rows_within(rows: pa.RecordBatch, time_column: str | None, span: Span) -> pa
     """Only the rows whose time is asked for."""
     if time_column is None or not span.has_times:
         return rows
+    first, last = _in_unit(span, rows.column(time_column).type.unit)
+    return rows_from(rows, time_column, first, last)
+
+
+def rows_from(rows: pa.RecordBatch, time_column: str, first: int, last: int) -> pa.RecordBatch:
+    """Only the rows from one time to another, both included, in the unit of the column: whole
+    numbers of any size."""
     import pyarrow.compute as pc
 
     times = rows.column(time_column)
-    first, last = _in_unit(span, times.type.unit)
     if first > LATEST or last < EARLIEST:
         return rows.slice(0, 0)
     numbers = times.cast(pa.int64())

@@ -90,28 +90,18 @@ class Deciding:
     def pieces(self, start: Decision, end: Decision) -> list[Piece]:
         """What has to be read for the rows that a decision releases."""
         assert end.released_us is not None, "it releases something"
-        for each in self._inputs:
-            self._tell_of_timeless(each, _before(start, end, each.name), end.inputs[each.name].end)
-        return [
-            Piece(place, batch.batch, file, later(batch.late_before_us, start.released_us))
-            for place, each in enumerate(self._inputs)
-            for batch in each.batches(_before(start, end, each.name), end.inputs[each.name].end)
-            for file in batch.files
-            if _meets(file.time_range, start.released_us, end.released_us)
-        ]
-
-    def _tell_of_timeless(self, each: UnionInput, before: Reached, end: int) -> None:
-        """Files of which no row has a time are in no piece, so nobody else would."""
-        for batch in each.batches(before, end):
-            rows = sum(file.rows for file in batch.files if file.time_range is None)
-            if rows and batch.batch >= before.end:
-                _log.warning(
-                    "input %s: %d rows of batch %d have no time, so no place in the order; they "
-                    "are left out.",
-                    each.name,
-                    rows,
-                    batch.batch,
-                )
+        found = []
+        for place, each in enumerate(self._inputs):
+            before = _before(start, end, each.name)
+            batches = each.batches(before, end.inputs[each.name].end)
+            _tell_of_timeless(each.name, [batch for batch in batches if batch.batch >= before.end])
+            found += [
+                Piece(place, batch.batch, file, later(batch.late_before_us, start.released_us))
+                for batch in batches
+                for file in batch.files
+                if _meets(file.time_range, start.released_us, end.released_us)
+            ]
+        return found
 
     def _slice_at(self, time_us: int) -> int:
         """The beginning of the slice that a time is in."""
@@ -139,6 +129,20 @@ class Deciding:
         assert first_us is not None
         # A batch that releases no slice would be one for nothing.
         return min(max(self._slice_at(at_us), first_us + self._interval_us), released_us)
+
+
+def _tell_of_timeless(name: str, batches: Sequence[SeenBatch]) -> None:
+    """Files of which no row has a time are in no piece, so nobody else would."""
+    for batch in batches:
+        rows = sum(file.rows for file in batch.files if file.time_range is None)
+        if rows:
+            _log.warning(
+                "input %s: %d rows of batch %d have no time, so no place in the order; they are "
+                "left out.",
+                name,
+                rows,
+                batch.batch,
+            )
 
 
 def _is_later(time_us: int, than_us: int | None) -> bool:

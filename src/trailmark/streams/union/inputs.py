@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from trailmark.errors import DataLoss, MissingSegment
 from trailmark.log import Storage, TimeRange, read_meta
 from trailmark.log.meta import META_PATH
@@ -14,7 +12,7 @@ from trailmark.log.storage.urls import redacted
 from trailmark.records import Stream
 from trailmark.streams.boundaries import later
 from trailmark.streams.description import StreamDescription
-from trailmark.streams.files import DataFile, read_file
+from trailmark.streams.files import DataFile, read_column
 from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats, settle
 from trailmark.streams.manifest import Manifest, joined_times, manifest_log, read_manifest
 from trailmark.streams.promises import promised
@@ -131,8 +129,7 @@ class UnionInput:
 
     def batches(self, at: Reached, end: int) -> list[SeenBatch]:
         """Those before ``end`` that may hold rows which are not released yet."""
-        wanted = [*at.early, *range(at.first, end)]
-        self._seen = {batch: self._seen.get(batch) or self._read(batch) for batch in wanted}
+        self._seen = {batch: self._read(batch) for batch in [*at.early, *range(at.first, end)]}
         return list(self._seen.values())
 
     def count_late(self, batch: SeenBatch, before_us: int | None) -> int:
@@ -159,11 +156,13 @@ class UnionInput:
         return None if self._latest_us is None else max(EARLIEST, self._latest_us - self._delay_us)
 
     def _read(self, batch: int) -> SeenBatch:
-        try:
-            return self._seen.get(batch) or SeenBatch.of(read_manifest(self._log, batch))
-        except MissingSegment as error:
-            what = f"Batch {batch} is gone: it was trimmed before it was read."
-            raise loss_of_data(what, self._place) from error
+        if batch not in self._seen:
+            try:
+                self._seen[batch] = SeenBatch.of(read_manifest(self._log, batch))
+            except MissingSegment as error:
+                what = f"Batch {batch} is gone: it was trimmed before it was read."
+                raise loss_of_data(what, self._place) from error
+        return self._seen[batch]
 
     def _settle(self, heartbeats: dict[str, Heartbeat]) -> None:
         """Who goes by a heartbeat makes sure that it lasts: it could be gone after a power failure,
@@ -178,9 +177,9 @@ class UnionInput:
             return 0
         column = self._stream.time_column
         assert column is not None, "it has times"
-        parts = read_file(self.storage, self._meta.log_id, file, self._stream.schema, [column])
-        schema = pa.schema([self._stream.schema.field(column)])
-        return count_before(pa.Table.from_batches(parts, schema).column(0), before_us)
+        schema = self._stream.schema
+        times = read_column(self.storage, self._meta.log_id, file, schema, column)
+        return count_before(times, before_us)
 
 
 def place_of(name: str, path: str) -> str:

@@ -10,13 +10,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from trailmark.kernel.columns import chosen_rows, numbers, validity
 from trailmark.settings import MIB
 from trailmark.streams.boundaries import later
 from trailmark.streams.files import DataFile
-from trailmark.streams.times import EARLIEST, LATEST, Span, first_in_unit
+from trailmark.streams.times import EARLIEST, Span, first_in_unit
 from trailmark.streams.union.amounts import Amounts
-from trailmark.streams.view import Chunk, StreamView
+from trailmark.streams.view import Chunk, StreamView, rows_from
 from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
@@ -170,17 +169,9 @@ def _rows_of(
 
 def _between(rows: pa.RecordBatch, time: str, first_us: int | None, end_us: int) -> pa.RecordBatch:
     """The rows from one time to before another, in whatever unit they have theirs."""
-    column = rows.column(time)
-    is_there = validity(column)
-    times = numbers(column)
-    first = EARLIEST if first_us is None else first_in_unit(first_us, column.type.unit)
-    end = first_in_unit(end_us, column.type.unit)
-    if first > LATEST or end <= EARLIEST:
-        return rows.slice(0, 0)
-    is_wanted = is_there & (times >= max(first, EARLIEST))
-    if end <= LATEST:
-        is_wanted &= times < end
-    return rows if is_wanted.all() else chosen_rows(rows, is_wanted)
+    unit = rows.column(time).type.unit
+    first = EARLIEST if first_us is None else first_in_unit(first_us, unit)
+    return rows_from(rows, time, first, first_in_unit(end_us, unit) - 1)
 
 
 def _is_before(time_us: int, than_us: int | None) -> bool:

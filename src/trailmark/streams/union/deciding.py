@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
-from trailmark.log import TimeRange
+from trailmark.log import Clock, MonotonicClock, TimeRange, monotonic_us, wall_clock_us
 from trailmark.streams.boundaries import later
 from trailmark.streams.times import EARLIEST, LATEST
+from trailmark.streams.union.ahead import Ahead, Phase, moved_on
 from trailmark.streams.union.amounts import Amounts
+from trailmark.streams.union.answering import Answering, Pace
+from trailmark.streams.union.arrivals import Arrivals
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.rows import Piece
-
-_log = logging.getLogger("trailmark")
+from trailmark.streams.union.telling import tell_of_phases, tell_of_timeless
 
 #: Single batches that are remembered beside those that follow one another.
 _MOST_EARLY = 16
@@ -31,17 +32,35 @@ class Deciding:
         Time is cut into slices of this length, and whole ones are released.
     most_rows
         About how many rows a batch has at most. A slice is not split.
+    answering
+        Within which bound it answers without streams that are missing; None waits for them.
+    now_us
+        A clock that never goes back, by which rows wait.
+    clock
+        The time of day, for those who look.
     """
 
     def __init__(
-        self, inputs: Sequence[UnionInput], interval_us: int, most_rows: int | None = None
+        self,
+        inputs: Sequence[UnionInput],
+        interval_us: int,
+        most_rows: int | None = None,
+        answering: Answering | None = None,
+        *,
+        now_us: MonotonicClock = monotonic_us,
+        clock: Clock = wall_clock_us,
     ) -> None:
         self._inputs = inputs
         self._interval_us = interval_us
         self._most_rows = most_rows
+        self._answering = answering
+        self._now_us = now_us
+        self._clock = clock
         self._ends = False
         self._target: Mapping[str, Look] | None = None
         self._begun: dict[str, Reached] = {}
+        self._arrivals = None if answering is None else Arrivals(answering.wait_us)
+        self._pace = None if answering is None else Pace(answering.batch_us)
 
     def end_with_next_look(self) -> None:
         """What comes after the streams are looked at once more is not seen any more."""
@@ -49,23 +68,34 @@ class Deciding:
 
     def next(self, start: Decision) -> Decision:
         """The decision after another one, or the same if nothing more can be released."""
+        if self._pace is not None:
+            self._pace.ended(start.number, self._now_us())
         standing = {each.name: self.standing(start, each) for each in self._inputs}
         looks = self._target
         if looks is None:
             looks = {each.name: each.look(standing[each.name]) for each in self._inputs}
             self._target = looks if self._ends else None
-        boundaries = [look.boundary_us for look in looks.values()]
-        known = [each for each in boundaries if each is not None]
-        if len(known) < len(boundaries):
-            return start
-        released_us = self._slice_at(min(known))
-        if released_us < EARLIEST or not _is_later(released_us, start.released_us):
+        boundaries = {name: self._slice_of(look.boundary_us) for name, look in looks.items()}
+        complete_us = _least(boundaries)
+        due_us = self._due(standing, looks, boundaries)
+        until_us = self._until(start, complete_us, boundaries, due_us)
+        if not _is_later(complete_us, start.released_us) and not _is_later(
+            until_us, start.until_us
+        ):
             return start
         seen = {
             each.name: each.batches(standing[each.name], looks[each.name].end)
             for each in self._inputs
         }
-        released_us = self._limited(start, released_us, seen)
+        released_us = self._released(start, complete_us, seen)
+        if until_us is not None and (released_us == complete_us or start.ahead is not None):
+            begin_us = later(start.until_us, released_us)
+            until_us = self._limited(begin_us, until_us, seen, self._batch_rows(start))
+        else:
+            until_us = None  # those that are complete come first
+        ahead = self._ahead(start, released_us, until_us, complete_us, boundaries)
+        if released_us == start.released_us and ahead == start.ahead:
+            return start
         late = sum(
             each.count_late(batch, later(batch.late_before_us, start.released_us))
             for each in self._inputs
@@ -76,7 +106,13 @@ class Deciding:
             name: _reached(standing[name], look, seen[name], released_us)
             for name, look in looks.items()
         }
-        return Decision(start.number + 1, released_us, reached, start.late_rows + late)
+        found = Decision(start.number + 1, released_us, reached, start.late_rows + late, ahead)
+        tell_of_phases(start, found)
+        if self._pace is not None:
+            rows = _rows_between(seen, start.released_us, released_us)
+            rows += _rows_between(seen, later(start.until_us, released_us), found.until_us)
+            self._pace.begin(found.number, rows, self._now_us())
+        return found
 
     def standing(self, start: Decision, each: UnionInput) -> Reached:
         """Where a stream stands; as long as nothing is decided, where it began when it was first
@@ -89,64 +125,170 @@ class Deciding:
 
     def pieces(self, start: Decision, end: Decision) -> list[Piece]:
         """What has to be read for the rows that a decision releases."""
-        assert end.released_us is not None, "it releases something"
-        found = []
+        for each in self._inputs:
+            before, reached = _before(start, end, each.name), end.inputs[each.name]
+            new = [b for b in each.batches(before, reached.end) if b.batch >= before.end]
+            tell_of_timeless(each.name, new)
+        return self._pieces(start, end, start.released_us, end.released_us)
+
+    def tentative_pieces(self, start: Decision, end: Decision) -> list[Piece]:
+        """What has to be read for the rows that it gives out as tentative."""
+        first_us, end_us = tentative_range(start, end)
+        return self._pieces(start, end, first_us, end_us)
+
+    def _pieces(
+        self, start: Decision, end: Decision, first_us: int | None, end_us: int | None
+    ) -> list[Piece]:
+        found: list[Piece] = []
+        if not _is_later(end_us, first_us):
+            return found
+        assert end_us is not None
         for place, each in enumerate(self._inputs):
             before = _before(start, end, each.name)
             batches = each.batches(before, end.inputs[each.name].end)
-            _tell_of_timeless(each.name, [batch for batch in batches if batch.batch >= before.end])
             found += [
-                Piece(place, batch.batch, file, later(batch.late_before_us, start.released_us))
+                Piece(place, batch.batch, file, later(batch.late_before_us, first_us))
                 for batch in batches
                 for file in batch.files
-                if _meets(file.time_range, start.released_us, end.released_us)
+                if _meets(file.time_range, first_us, end_us)
             ]
         return found
 
+    def _slice_of(self, time_us: int | None) -> int | None:
+        """The beginning of the slice that a time is in; None for one before all times."""
+        if time_us is None:
+            return None
+        found = self._slice_at(time_us)
+        return None if found < EARLIEST else found
+
     def _slice_at(self, time_us: int) -> int:
-        """The beginning of the slice that a time is in."""
         return time_us // self._interval_us * self._interval_us
 
+    def _due(
+        self,
+        standing: Mapping[str, Reached],
+        looks: Mapping[str, Look],
+        boundaries: Mapping[str, int | None],
+    ) -> int | None:
+        """What is before this time has waited as long as it may."""
+        if self._arrivals is None:
+            return None
+        latest_us = None
+        for each in self._inputs:
+            latest_us = later(latest_us, each.latest_us(standing[each.name], looks[each.name].end))
+        rows_end_us = None if latest_us is None else self._slice_at(latest_us) + self._interval_us
+        furthest_us = max((each for each in boundaries.values() if each is not None), default=None)
+        now_us = self._now_us()
+        self._arrivals.saw(now_us, rows_end_us, furthest_us)
+        return self._arrivals.due_us(now_us, furthest_us)
+
+    def _until(
+        self,
+        start: Decision,
+        complete_us: int | None,
+        boundaries: Mapping[str, int | None],
+        due_us: int | None,
+    ) -> int | None:
+        """Up to which time rows are given out; None if that is only for complete ones."""
+        if self._ends or self._answering is None:
+            return None if start.ahead is None else start.ahead.until_us
+        return self._answering.until_us(start.ahead, complete_us, boundaries, due_us)
+
+    def _batch_rows(self, start: Decision) -> int | None:
+        """How many rows a batch may have: few while others wait for it."""
+        if self._pace is None or start.ahead is None:
+            return self._most_rows
+        return self._pace.rows if self._most_rows is None else min(self._most_rows, self._pace.rows)
+
+    def _released(
+        self, start: Decision, complete_us: int | None, seen: Mapping[str, Sequence[SeenBatch]]
+    ) -> int | None:
+        """Up to which time rows are released as stable ones."""
+        if complete_us is None or not _is_later(complete_us, start.released_us):
+            return start.released_us
+        wanted_us = self._limited(start.released_us, complete_us, seen, self._batch_rows(start))
+        if start.ahead is None:
+            return wanted_us
+        first_us = start.ahead.edges[0].time_us
+        rest_us = start.ahead.rest_before(max(wanted_us, min(first_us, complete_us)))
+        return start.released_us if rest_us is None else rest_us
+
+    def _ahead(
+        self,
+        start: Decision,
+        released_us: int | None,
+        until_us: int | None,
+        complete_us: int | None,
+        boundaries: Mapping[str, int | None],
+    ) -> Ahead | None:
+        """What is ahead of the released rows then."""
+        until_us = later(until_us, None if start.ahead is None else start.ahead.until_us)
+        if until_us is None or not _is_later(until_us, released_us):
+            return None
+        missing = [name for name, each in boundaries.items() if _is_later(until_us, each)]
+        is_missing = complete_us is None or complete_us < until_us
+        phase = Phase.UP_FAILURE if is_missing else Phase.STABILIZATION
+        now_us = self._clock()
+        return moved_on(
+            start.ahead, released_us, until_us, start.number + 1, phase, missing, now_us
+        )
+
     def _limited(
-        self, start: Decision, released_us: int, seen: Mapping[str, Sequence[SeenBatch]]
+        self,
+        first_us: int | None,
+        end_us: int,
+        seen: Mapping[str, Sequence[SeenBatch]],
+        most_rows: int | None,
     ) -> int:
-        """The end of as many slices as have about the rows that are wanted; of one at least."""
-        if self._most_rows is None:
-            return released_us
-        waiting = [
-            (file.time_range, file.rows)
-            for batches in seen.values()
-            for batch in batches
-            for file in batch.files
-            if file.time_range is not None
-            and _meets(file.time_range, start.released_us, released_us)
-        ]
-        amounts = Amounts(waiting, start.released_us, released_us)
-        at_us = amounts.time_of(self._most_rows)
+        """The end of as many slices from a time on as have about the rows that are wanted; of one
+        at least."""
+        if most_rows is None or not _is_later(end_us, first_us):
+            return end_us
+        amounts = _amounts(seen, first_us, end_us)
+        at_us = amounts.time_of(most_rows)
         if at_us is None:
-            return released_us
-        first_us = later(start.released_us, self._slice_at(amounts.first_us))
-        assert first_us is not None
+            return end_us
+        begin_us = later(first_us, self._slice_at(amounts.first_us))
+        assert begin_us is not None
         # A batch that releases no slice would be one for nothing.
-        return min(max(self._slice_at(at_us), first_us + self._interval_us), released_us)
+        return min(max(self._slice_at(at_us), begin_us + self._interval_us), end_us)
 
 
-def _tell_of_timeless(name: str, batches: Sequence[SeenBatch]) -> None:
-    """Files of which no row has a time are in no piece, so nobody else would."""
-    for batch in batches:
-        rows = sum(file.rows for file in batch.files if file.time_range is None)
-        if rows:
-            _log.warning(
-                "input %s: %d rows of batch %d have no time, so no place in the order; they are "
-                "left out.",
-                name,
-                rows,
-                batch.batch,
-            )
+def tentative_range(start: Decision, end: Decision) -> tuple[int | None, int | None]:
+    """From which time to before which a decision gives out tentative rows."""
+    if end.ahead is None:
+        return None, None
+    first_us = end.released_us if start.ahead is None else start.ahead.until_us
+    return later(first_us, end.released_us), end.ahead.until_us
 
 
-def _is_later(time_us: int, than_us: int | None) -> bool:
-    return than_us is None or time_us > than_us
+def _amounts(seen: Mapping[str, Sequence[SeenBatch]], first_us: int | None, end_us: int) -> Amounts:
+    waiting = [
+        (file.time_range, file.rows)
+        for batches in seen.values()
+        for batch in batches
+        for file in batch.files
+        if file.time_range is not None and _meets(file.time_range, first_us, end_us)
+    ]
+    return Amounts(waiting, first_us, end_us)
+
+
+def _rows_between(
+    seen: Mapping[str, Sequence[SeenBatch]], first_us: int | None, end_us: int | None
+) -> float:
+    if end_us is None or not _is_later(end_us, first_us):
+        return 0.0
+    return _amounts(seen, first_us, end_us).total
+
+
+def _least(boundaries: Mapping[str, int | None]) -> int | None:
+    """Up to which time all streams are complete; None if that is not known of one."""
+    known = [each for each in boundaries.values() if each is not None]
+    return min(known) if len(known) == len(boundaries) else None
+
+
+def _is_later(time_us: int | None, than_us: int | None) -> bool:
+    return time_us is not None and (than_us is None or time_us > than_us)
 
 
 def _meets(times: TimeRange | None, first_us: int | None, end_us: int) -> bool:
@@ -165,7 +307,7 @@ def _before(start: Decision, end: Decision, name: str) -> Reached:
 
 
 def _reached(
-    before: Reached, look: Look, batches: Sequence[SeenBatch], released_us: int
+    before: Reached, look: Look, batches: Sequence[SeenBatch], released_us: int | None
 ) -> Reached:
     """How far a stream is through once everything before a time is released."""
     latest_us = before.latest_us

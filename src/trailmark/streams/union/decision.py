@@ -10,6 +10,7 @@ from trailmark.log.json_text import object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH
 from trailmark.records import NO_BATCH
 from trailmark.streams.times import EARLIEST, LATEST
+from trailmark.streams.union.ahead import Ahead, Phase
 from trailmark.values import dataclass
 
 
@@ -87,21 +88,35 @@ class Decision:
         How far each stream was looked at, by its name in the union.
     late_rows
         Rows so far that came after the boundary of their own stream, and were left out.
+    ahead
+        What was given out beyond ``released_us``, as tentative; None if nothing was.
     """
 
     number: int = NO_BATCH
     released_us: int | None = None
     inputs: Mapping[str, Reached] = field(default_factory=dict)
     late_rows: int = 0
+    ahead: Ahead | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """What the union is doing."""
+        return Phase.STABLE if self.ahead is None else self.ahead.phase
+
+    @property
+    def until_us(self) -> int | None:
+        """Rows before this time were given out, as stable or as tentative; None if none were."""
+        return self.released_us if self.ahead is None else self.ahead.until_us
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept: an offset of Spark's."""
-        return {
+        body: dict[str, Any] = {
             "inputs": {name: each.to_json() for name, each in self.inputs.items()},
             "late_rows": self.late_rows,
             "number": self.number,
             "released_us": self.released_us,
         }
+        return body if self.ahead is None else {**body, "ahead": self.ahead.to_json()}
 
     @classmethod
     def from_json(cls, stored: object) -> Decision:
@@ -113,6 +128,7 @@ class Decision:
             _time(body["released_us"]),
             {name: Reached.from_json(each) for name, each in inputs.items()},
             whole(body["late_rows"], 0, LATEST),
+            None if body.get("ahead") is None else Ahead.from_json(body["ahead"]),
         )
 
 

@@ -44,9 +44,11 @@ class SeenBatch:
         late_rows = None if told is None else told.late_rows
         return cls(manifest.batch, joined_times(files), files, late_before_us, late_rows)
 
-    def is_over(self, released_us: int) -> bool:
-        """Whether all its rows are before a time."""
-        return self.times is None or self.times.max_us < released_us
+    def is_over(self, released_us: int | None) -> bool:
+        """Whether all its rows are before a time, if there is one."""
+        if self.times is None:
+            return True
+        return released_us is not None and self.times.max_us < released_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,9 @@ class UnionInput:
         #: Up to which batch the latest time is known, where nobody promises anything.
         self._timed_to: int | None = None
         self._latest_us: int | None = None
+        #: The same for whoever asks how long rows have been waiting.
+        self._looked_to: int | None = None
+        self._latest_row_us: int | None = None
 
     @property
     def stream(self) -> Stream:
@@ -131,6 +136,17 @@ class UnionInput:
         """Those before ``end`` that may hold rows which are not released yet."""
         self._seen = {batch: self._read(batch) for batch in [*at.early, *range(at.first, end)]}
         return list(self._seen.values())
+
+    def latest_us(self, at: Reached, end: int) -> int | None:
+        """The latest time in batches before ``end`` that may hold rows which are not released."""
+        first = at.first if self._looked_to is None else self._looked_to
+        for batch in range(first, end):
+            times = self._read(batch).times
+            self._latest_row_us = later(
+                self._latest_row_us, None if times is None else times.max_us
+            )
+        self._looked_to = max(first, end)
+        return self._latest_row_us
 
     def count_late(self, batch: SeenBatch, before_us: int | None) -> int:
         """How many rows of a batch are before a time."""

@@ -1,0 +1,134 @@
+"""When a union answers without streams that are missing, and how it goes on when they are back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from trailmark.errors import SettingError
+from trailmark.streams.boundaries import later
+from trailmark.streams.union.ahead import Ahead
+from trailmark.values import dataclass
+
+#: What becomes of new rows while streams are missing, and while what was tentative is replaced.
+OnFailure: TypeAlias = Literal["process", "delay"]
+OnCorrection: TypeAlias = Literal["process", "delay", "suspend"]
+
+#: The part of the bound that is spent on waiting. The rest is for processing.
+_WAITED = 0.9
+#: The part of the bound that a batch may take while streams are missing or corrected.
+_BATCH = 0.3
+#: Rows of a batch before anything is known of how long they take, and the fewest later.
+_FIRST_ROWS, _LEAST_ROWS = 100_000, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The bound that a union keeps to, and how.
+
+    Parameters
+    ----------
+    within_us
+        What can be processed is processed within so long of its arrival.
+    on_failure
+        While streams are missing: whether new rows are processed at once, or wait as long as the
+        bound allows.
+    on_correction
+        While what was tentative is replaced: the same, or whether new rows wait until that is done.
+    """
+
+    within_us: int
+    on_failure: OnFailure = "process"
+    on_correction: OnCorrection = "process"
+
+    @property
+    def wait_us(self) -> int:
+        """How long a stream that is missing is waited for."""
+        return int(self.within_us * _WAITED)
+
+    @property
+    def batch_us(self) -> float:
+        """How long a batch may take."""
+        return self.within_us * _BATCH
+
+    def until_us(
+        self,
+        ahead: Ahead | None,
+        complete_us: int | None,
+        boundaries: Mapping[str, int | None],
+        due_us: int | None,
+    ) -> int | None:
+        """The time up to which rows are given out now, whether all streams are complete or not;
+        None if that is for complete ones alone.
+
+        Parameters
+        ----------
+        complete_us
+            Up to which time all streams are complete.
+        boundaries
+            The same for each of them.
+        due_us
+            What is before this time has waited as long as it may.
+        """
+        if ahead is None:
+            return due_us if _is_after(due_us, complete_us) else None
+        choice: str = self.on_failure
+        if complete_us is not None and complete_us >= ahead.until_us:
+            choice = self.on_correction
+        if choice == "suspend":
+            return ahead.until_us
+        if choice == "delay":
+            return later(ahead.until_us, due_us)
+        missing = {
+            name
+            for name in ahead.missing
+            if not _is_after(boundaries.get(name), ahead.until_us - 1)
+        }
+        there = [each for name, each in boundaries.items() if name not in missing]
+        known = [each for each in there if each is not None]
+        if not known or len(known) < len(there):
+            return later(ahead.until_us, due_us)
+        return later(later(ahead.until_us, min(known)), due_us)
+
+
+class Pace:
+    """How many rows a batch may have: as many as were processed in that time lately."""
+
+    def __init__(self, batch_us: float) -> None:
+        self._batch_us = batch_us
+        self._rows_per_us: float | None = None
+        self._begun: tuple[int, float, float] | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        if self._rows_per_us is None:
+            return _FIRST_ROWS
+        return max(_LEAST_ROWS, int(self._rows_per_us * self._batch_us))
+
+    def begin(self, number: int, rows: float, now_us: float) -> None:
+        """A batch begins."""
+        self._begun = (number, rows, now_us)
+
+    def ended(self, number: int, now_us: float) -> None:
+        """Whoever asks for what comes after a batch is through with it."""
+        if self._begun is None or self._begun[0] != number:
+            return
+        _, rows, began_us = self._begun
+        self._begun = None
+        if rows < _LEAST_ROWS:
+            return  # what takes its time is not the rows
+        rate = rows / max(1.0, now_us - began_us)
+        known = self._rows_per_us
+        self._rows_per_us = rate if known is None else (known + rate) / 2
+
+
+def check_choice(given: object, allowed: tuple[str, ...], argument: str) -> None:
+    """Refuses what is no choice."""
+    if given not in allowed:
+        names = ", ".join(repr(each) for each in allowed)
+        raise SettingError(f"{argument} must be one of {names}, got {given!r}.", where=argument)
+
+
+def _is_after(time_us: int | None, than_us: int | None) -> bool:
+    return time_us is not None and (than_us is None or time_us > than_us)

@@ -1,0 +1,62 @@
+"""How long what a union has seen has been waiting, by a clock that never goes back."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Arrivals:
+    """Times up to which rows, and boundaries, have been seen, and when.
+
+    Parameters
+    ----------
+    wait_us
+        How long something may wait.
+    """
+
+    def __init__(self, wait_us: int) -> None:
+        self._wait_us = wait_us
+        self._rows = _Seen()
+        self._boundaries = _Seen()
+
+    def saw(self, now_us: float, rows_end_us: int | None, boundary_us: int | None) -> None:
+        """At this moment there are rows before one time, and some stream is complete up to
+        another."""
+        if rows_end_us is not None:
+            self._rows.add(rows_end_us, now_us)
+        if boundary_us is not None:
+            self._boundaries.add(boundary_us, now_us)
+
+    def due_us(self, now_us: float, furthest_us: int | None) -> int | None:
+        """The time up to which nothing may wait any longer; None if there is none.
+
+        Rows of a time that no stream has reached (``furthest_us``) may: others with it are still to
+        come, or a clock is wrong.
+        """
+        since_us = now_us - self._wait_us
+        rows_us = self._rows.before(since_us)
+        if rows_us is not None:
+            rows_us = None if furthest_us is None else min(rows_us, furthest_us)
+        boundary_us = self._boundaries.before(since_us)
+        found = [each for each in (rows_us, boundary_us) if each is not None]
+        return max(found, default=None)
+
+
+class _Seen:
+    """Times that only grow, each with the moment when it was first seen."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, float]] = deque()
+        self._latest_us: int | None = None
+        self._ripe_us: int | None = None
+
+    def add(self, time_us: int, now_us: float) -> None:
+        if self._latest_us is None or time_us > self._latest_us:
+            self._latest_us = time_us
+            self._waiting.append((time_us, now_us))
+
+    def before(self, moment_us: float) -> int | None:
+        """The latest time that was seen by a moment. Moments only grow, too."""
+        while self._waiting and self._waiting[0][1] <= moment_us:
+            self._ripe_us = self._waiting.popleft()[0]
+        return self._ripe_us

@@ -1,0 +1,61 @@
+"""What a union tells of on the logger `trailmark`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from trailmark import units
+from trailmark.streams.union.ahead import Phase
+from trailmark.streams.union.decision import Decision
+from trailmark.streams.union.inputs import SeenBatch
+
+_log = logging.getLogger("trailmark")
+
+
+def tell_of_phases(start: Decision, end: Decision) -> None:
+    """Every move from one phase to another, with its reason."""
+    if start.phase is end.phase:
+        return
+    ahead = end.ahead
+    if ahead is None:
+        _log.warning(
+            "union: STABLE. All streams are complete up to %s, and what was tentative is replaced.",
+            _time(end.released_us),
+        )
+    elif ahead.phase is Phase.UP_FAILURE:
+        missing = [
+            f"{name} (up to {_time(end.inputs[name].boundary_us)})" for name in ahead.missing
+        ]
+        _log.warning(
+            "union: UP_FAILURE. Missing: %s. What the other streams have from %s to %s is given "
+            "out as tentative.",
+            ", ".join(missing),
+            _time(end.released_us),
+            _time(ahead.until_us),
+        )
+    else:
+        _log.warning(
+            "union: STABILIZATION. All streams are back; what is tentative from %s to %s is being "
+            "replaced.",
+            _time(end.released_us),
+            _time(ahead.until_us),
+        )
+
+
+def tell_of_timeless(name: str, batches: Sequence[SeenBatch]) -> None:
+    """Files of which no row has a time are in no piece, so nobody else would."""
+    for batch in batches:
+        rows = sum(file.rows for file in batch.files if file.time_range is None)
+        if rows:
+            _log.warning(
+                "input %s: %d rows of batch %d have no time, so no place in the order; they are "
+                "left out.",
+                name,
+                rows,
+                batch.batch,
+            )
+
+
+def _time(time_us: int | None) -> str:
+    return "no time" if time_us is None else units.moment(time_us)

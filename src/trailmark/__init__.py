@@ -43,6 +43,7 @@ if _typing.TYPE_CHECKING:
     from trailmark.spark.heartbeats import with_heartbeat
     from trailmark.spark.join import join
     from trailmark.spark.listener import listen
+    from trailmark.spark.marks import stable
     from trailmark.spark.register import register
     from trailmark.spark.union import union
     from trailmark.streams.own_writer import stream_writer
@@ -78,6 +79,7 @@ __all__ = [
     "min",
     "read_table",
     "register",
+    "stable",
     "stddev",
     "stream_writer",
     "sum",
@@ -105,6 +107,7 @@ _LATER = {
     "listen": "trailmark.spark.listener",
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",
+    "stable": "trailmark.spark.marks",
     "stream_writer": "trailmark.streams.own_writer",
     "union": "trailmark.spark.union",
     "with_heartbeat": "trailmark.spark.heartbeats",

@@ -54,19 +54,32 @@ class FrameKind(enum.IntEnum):
     LATE = 5
     #: Of several ports: in which order their rows count.
     ORDER = 6
+    #: Results that stand until those of complete input are there.
+    TENTATIVE = 7
+    #: In which order the tentative rows of several ports count.
+    TENTATIVE_ORDER = 8
     FOOTER = 255
 
-    # The tuples of ports 1 to 31 are INPUT1 to INPUT31; those of port 0 are INPUT.
+    # The tuples of ports 1 to 31 are INPUT1 to INPUT31; those of port 0 are INPUT. The tentative
+    # tuples of ports are TENTATIVE_INPUT0 to TENTATIVE_INPUT31.
     _ignore_ = "members port"
     members = vars()
-    for port in range(1, MOST_PORTS):
-        members[f"INPUT{port}"] = 32 + port
+    for port in range(MOST_PORTS):
+        if port:
+            members[f"INPUT{port}"] = 32 + port
+        members[f"TENTATIVE_INPUT{port}"] = 64 + port
 
     @classmethod
     def of_port(cls, port: int) -> FrameKind:
         """The kind of the frame with the tuples of a port."""
         assert 0 <= port < MOST_PORTS
         return cls.INPUT if port == 0 else cls(32 + port)
+
+    @classmethod
+    def tentative_of_port(cls, port: int) -> FrameKind:
+        """The kind of the frame with the tentative tuples of a port."""
+        assert 0 <= port < MOST_PORTS
+        return cls(64 + port)
 
     @property
     def label(self) -> str:

@@ -202,8 +202,12 @@ def next_account(
     watermark: int | None,
     is_reachable: bool,
     loss: Loss = Loss.NONE,
+    stands_from: int | None = None,
 ) -> Account:
-    """The account after a batch, from the one before it; ``now`` has the totals up to its end."""
+    """The account after a batch, from the one before it; ``now`` has the totals up to its end.
+
+    From ``stands_from`` on there are tentative tuples and results that stand, and are kept.
+    """
     after = replace(
         _found(before, ledger, batch, now, standing),
         open_windows=standing.open_windows,
@@ -218,11 +222,18 @@ def next_account(
     )
     replayed = ledger.at(after.needs - 1) if after.needs <= batch else None
     needs, first = _around_damage(before, after, ledger, batch)
+    # The batch after this one is linked to its input, and so that stays in any case.
+    keep_from = batch if loss is Loss.BOUNDED else max(before.keep_from, needs)
+    keep_output_from = max(before.keep_output_from, first)
+    if stands_from is not None:
+        keep_from, keep_output_from = (
+            min(keep_from, stands_from),
+            min(keep_output_from, stands_from),
+        )
     after = replace(
         after,
-        # The batch after this one is linked to its input, and so that stays in any case.
-        keep_from=batch if loss is Loss.BOUNDED else max(before.keep_from, needs),
-        keep_output_from=max(before.keep_output_from, first),
+        keep_from=keep_from,
+        keep_output_from=keep_output_from,
         replay=0 if replayed is None else now.inputs - replayed.inputs,
     )
     is_exact = loss is Loss.NONE

@@ -4,7 +4,7 @@ A batch goes through six steps; `ingest` is the first, `operate` the others::
 
     1  publish the input segment
     2  open the state: the cached table, else recover
-    3  process the batch
+    3  process the batch; what is tentative of it, on a fork of the state
     4  choose footprints
     5  publish the output segment: the commit point
     6  hand the results out, and mark the table as the state after this batch
@@ -25,6 +25,7 @@ from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.choose import Chosen
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine.checkpoints import Checkpoints
+from trailmark.engine.forking import Answered, Forking, check_told
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.losses import LossText, asked_loss, check_may_lose
 from trailmark.engine.opening import StateKeeper
@@ -43,16 +44,19 @@ from trailmark.engine.refusals import (
 from trailmark.engine.report import BatchReport
 from trailmark.engine.snapshots import SnapshotWriter
 from trailmark.engine.state import BucketState
+from trailmark.engine.tentative import Tentative, times_attribute
 from trailmark.engine.upkeep import BucketUpkeep
 from trailmark.errors import BatchGoesBackward, CacheFull, CacheLost
 from trailmark.log import (
     Appending,
     MonotonicClock,
+    Origin,
     PortRows,
     Published,
     TrimReport,
     monotonic_us,
     port_frames,
+    read_tentative,
 )
 from trailmark.operators.protocol import AnyOperator, BatchInput, Outcome, State
 from trailmark.records import (
@@ -79,6 +83,8 @@ class Ingested:
     of_ports: Mapping[str, Any]
     appending: Appending | None
     link: SegmentLink | None
+    tentative: Tentative | None = None
+    tentative_rows: PortRows | None = None
 
     def settle(self) -> tuple[SegmentLink, bool]:
         """Waits for the input segment; tells whether it is ours."""
@@ -171,6 +177,7 @@ class Bucket:
             now_us,
             loss,
         )
+        self._forking = Forking(operator, self._inputs, history)
         self._upkeep = BucketUpkeep(
             logs, self._inputs, self._output, self._snapshots.log, retain_batches, beside, now_us
         )
@@ -180,15 +187,26 @@ class Bucket:
         before = bucket_before(number, logs.meta.buckets)
         self._neighbour = logs.output(before) if is_checked and before != number else None
 
-    def run(self, batch: int, given: pa.Table | pa.RecordBatch | PortRows) -> BatchReport:
-        """Takes a batch in and returns its results, once the log has them."""
+    def run(
+        self,
+        batch: int,
+        given: pa.Table | pa.RecordBatch | PortRows,
+        tentative: PortRows | None = None,
+    ) -> BatchReport:
+        """Takes a batch in and returns its results, once the log has them.
+
+        ``tentative`` are tuples whose input is not complete: their results are tentative, too.
+        """
         check_number(batch, self._logs.first_batch, self._output.directory)
-        rows = select_columns(self.operator.ports, given, f"input of bucket {self.number}")
-        digest = fingerprint_of(rows)
+        where = f"input of bucket {self.number}"
+        rows = select_columns(self.operator.ports, given, where)
+        if tentative is not None:
+            tentative = select_columns(self.operator.ports, tentative, where)
+        digest = fingerprint_of(rows, tentative)
         if self._output.contains(batch):
             return self._answer_from_log(batch, digest)
         try:
-            return self.operate(self.ingest(batch, rows, digest))
+            return self.operate(self.ingest(batch, rows, digest, tentative))
         except BatchGoesBackward:
             if not self._output.contains(batch):
                 raise
@@ -216,7 +234,13 @@ class Bucket:
 
     # 1  the input segment
 
-    def ingest(self, batch: int, rows: PortRows, digest: Fingerprint) -> Ingested:
+    def ingest(
+        self,
+        batch: int,
+        rows: PortRows,
+        digest: Fingerprint,
+        tentative: PortRows | None = None,
+    ) -> Ingested:
         """Begins to publish the input; what is in the log already comes from there."""
         if self._inputs.contains(batch):
             return self._ingested_before(batch, digest)
@@ -224,6 +248,11 @@ class Bucket:
         watermark = self._logs.watermark(batch)
         times = PortTimes.of(rows, self.operator.ports)
         attributes = {**watermark.to_attributes(), **times.to_attributes()}
+        facts = watermark.tentative
+        check_told(tentative, facts, Origin(self._inputs.reader.segment_path(batch)))
+        if tentative is not None and tentative.num_rows:
+            tentative = self.operator.arrange(tentative)
+            attributes |= times_attribute(PortTimes.of(tentative, self.operator.ports))
         now_us = self._logs.clock() if self.operator.uses_clock else None
         if now_us is not None:
             attributes[CLOCK] = now_us
@@ -233,13 +262,14 @@ class Bucket:
             check_evaluated(self._neighbour, batch)
         appending = self._inputs.begin_append(
             batch,
-            port_frames(rows),
+            port_frames(rows, tentative),
             previous=previous,
             fingerprint=digest,
             time_range=times.whole,
             attributes=attributes,
         )
-        return Ingested(given, digest, times, port_attributes(attributes), appending, None)
+        of_ports = port_attributes(attributes)
+        return Ingested(given, digest, times, of_ports, appending, None, facts, tentative)
 
     def _ingested_before(self, batch: int, digest: Fingerprint) -> Ingested:
         segment = self._inputs.read(batch)
@@ -248,7 +278,16 @@ class Bucket:
         given = batch_input(segment, self.operator.ports)
         times = PortTimes.logged(segment.footer, len(self.operator.ports), segment.origin)
         of_ports = port_attributes(segment.footer.attributes)
-        return Ingested(given, digest, times, of_ports, None, segment.link)
+        return Ingested(
+            given,
+            digest,
+            times,
+            of_ports,
+            None,
+            segment.link,
+            Tentative.logged(segment.footer, segment.origin),
+            read_tentative(segment, self.operator.ports),
+        )
 
     def _input_link(self, batch: int) -> SegmentLink:
         state = self._keeper.after(batch - 1)
@@ -286,9 +325,16 @@ class Bucket:
             if not is_ours:
                 self._keeper.drop()
                 return self.operate(self._ingested_before(batch, ingested.digest))
-            account = self._checkpoints.account(state, batch, chosen, now, given.watermark)
+            facts = ingested.tentative
+            stands_from = None if facts is None else facts.stands_from
+            account = self._checkpoints.account(
+                state, batch, chosen, now, given.watermark, stands_from
+            )
+            answered = self._answer(state, ingested)
             chose = self._now_us()
-            published = self._publish(state, batch, ingested, outcome, chosen, account, recovery)
+            published = self._publish(
+                state, batch, ingested, outcome, chosen, account, recovery, answered
+            )
             if not published.created:
                 self._keeper.drop()
                 return self._answer_from_log(batch, ingested.digest)
@@ -320,6 +366,15 @@ class Bucket:
             footprints_checked=chosen.checked,
             output_bytes=published.bytes,
             recovery=recovery,
+            tentative=None if answered is None else self.operator.publish(answered.results),
+        )
+
+    def _answer(self, state: BucketState, ingested: Ingested) -> Answered | None:
+        """The tentative results of a batch, where something is tentative."""
+        if ingested.tentative is None:
+            return None
+        return self._forking.answer(
+            state.pieces, ingested.given, ingested.tentative_rows, ingested.tentative
         )
 
     def _publish(
@@ -331,15 +386,25 @@ class Bucket:
         chosen: Chosen,
         account: Account,
         recovery: RecoveryReport | None,
+        answered: Answered | None,
     ) -> Published:
         policy = self._checkpoints.policy
-        attributes = output_attributes(outcome, chosen, account, policy, state.rates, recovery)
+        attributes = output_attributes(
+            outcome,
+            chosen,
+            account,
+            policy,
+            state.rates,
+            recovery,
+            ingested.tentative,
+            answered,
+        )
         alarm_us = self.operator.next_alarm(state.pieces)
         if alarm_us is not None:
             attributes[ALARM] = alarm_us
         return self._output.append(
             batch,
-            output_frames(outcome, chosen),
+            output_frames(outcome, chosen, answered),
             previous=state.output,
             fingerprint=ingested.digest,
             time_range=ingested.times.whole,

@@ -120,7 +120,13 @@ class Checkpoints:
         return excess
 
     def account(
-        self, state: BucketState, batch: int, chosen: Chosen, now: Totals, watermark: int | None
+        self,
+        state: BucketState,
+        batch: int,
+        chosen: Chosen,
+        now: Totals,
+        watermark: int | None,
+        stands_from: int | None = None,
     ) -> Account:
         """Where the bucket stands at the end of a batch."""
         looks_back = self._operator.looks_back(state.pieces)
@@ -148,6 +154,7 @@ class Checkpoints:
             watermark=watermark,
             is_reachable=chosen.choice.is_reachable,
             loss=self._loss,
+            stands_from=stands_from,
         )
 
     def learn(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trailmark.engine.watermark import Told, Watermark, Watermarks
+from trailmark.engine.tentative import Told
+from trailmark.engine.watermark import Watermark, Watermarks
 from trailmark.log import (
     Clock,
     OperatorMeta,
@@ -60,7 +61,8 @@ class OperatorLogs:
     ticks
         Whether the query has a source of ticks; like its other sources, that stays as it began.
     told
-        Says up to which time inputs are complete, where that is known from elsewhere.
+        Says up to which time inputs are complete, and what of them is tentative, where that is
+        known from elsewhere.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class OperatorLogs:
         self._settings = settings
         self.clock = clock
         self._watermarks: Watermarks | None = None
-        if any(port.event_time is not None for port in operator.ports):
+        if told is not None or any(port.event_time is not None for port in operator.ports):
             inputs = [self.input(bucket) for bucket in range(buckets)]
             self._watermarks = Watermarks(storage, inputs, operator.ports, self.first_batch, told)
 

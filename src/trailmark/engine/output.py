@@ -10,7 +10,9 @@ from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.choose import Chosen
 from trailmark.checkpoint.policy import Policy
 from trailmark.checkpoint.rates import Rates
+from trailmark.engine.forking import Answered
 from trailmark.engine.report import BatchReport
+from trailmark.engine.tentative import TENTATIVE, Tentative
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Segment
 from trailmark.log.json_text import whole
@@ -20,7 +22,7 @@ from trailmark.recovery import RecoveryReport
 
 
 def output_frames(
-    outcome: Outcome, chosen: Chosen
+    outcome: Outcome, chosen: Chosen, answered: Answered | None = None
 ) -> list[tuple[FrameKind, pa.Table | pa.RecordBatch]]:
     """The results, and whatever else there is."""
     frames: list[tuple[FrameKind, pa.Table | pa.RecordBatch]] = [
@@ -32,6 +34,8 @@ def output_frames(
         frames.append((FrameKind.CLOSED, outcome.closed))
     if outcome.late is not None:
         frames.append((FrameKind.LATE, outcome.late))
+    if answered is not None and answered.results.num_rows:
+        frames.append((FrameKind.TENTATIVE, answered.results))
     return frames
 
 
@@ -42,6 +46,8 @@ def output_attributes(
     policy: Policy,
     rates: Rates,
     recovery: RecoveryReport | None,
+    tentative: Tentative | None = None,
+    answered: Answered | None = None,
 ) -> dict[str, Any]:
     """What the footer says: where the bucket stands, and what the batch did."""
     attributes = {
@@ -58,6 +64,10 @@ def output_attributes(
         attributes["decision"] = dict(chosen.choice.why)
     if recovery is not None:
         attributes["recovery"] = recovery.describe()
+    if tentative is not None:
+        attributes[TENTATIVE] = tentative.to_json()
+    if answered is not None and answered.left_out:
+        attributes["tentative_left_out"] = answered.left_out
     return attributes
 
 
@@ -65,6 +75,7 @@ def logged_report(operator: AnyOperator, bucket: int, segment: Segment) -> Batch
     """The report of a batch that is in the log, with the results that were logged then."""
     results = segment.rows(FrameKind.RESULTS, operator.logged_schema)
     has_late = FrameKind.LATE in segment.frames
+    has_tentative = FrameKind.TENTATIVE in segment.frames
 
     def count(name: str) -> int:
         try:
@@ -84,4 +95,9 @@ def logged_report(operator: AnyOperator, bucket: int, segment: Segment) -> Batch
         footprints_opened=count("footprints_opened"),
         footprints_checked=count("footprints_checked"),
         was_logged=True,
+        tentative=operator.publish(
+            contiguous(segment.rows(FrameKind.TENTATIVE, operator.logged_schema))
+        )
+        if has_tentative
+        else None,
     )

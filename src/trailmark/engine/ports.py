@@ -25,9 +25,11 @@ PORT_TIMES, PORT_WATERMARKS = "port_times", "port_watermarks"
 _MIX = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
-def fingerprint_of(rows: PortRows) -> Fingerprint:
-    """The digest of a batch, whatever the order of its rows within each port."""
-    first, *others = (fingerprint(table) for table in rows.tables)
+def fingerprint_of(rows: PortRows, tentative: PortRows | None = None) -> Fingerprint:
+    """The digest of a batch, whatever the order of its rows within each port. Its number of rows is
+    that of the stable ones."""
+    held = rows.tables if tentative is None else (*rows.tables, *tentative.tables)
+    first, *others = (fingerprint(table) for table in held)
     digest, mix = first.digest, 1
     for other in others:
         mix = mix * _MIX & LARGEST_DIGEST

@@ -17,6 +17,9 @@ class BatchReport:
     ----------
     results
         Results as users see them.
+    tentative
+        Results that stand until those of complete input are there; None where nothing is
+        tentative.
     late
         Late rows, where the operator keeps them.
     was_logged
@@ -38,3 +41,4 @@ class BatchReport:
     output_bytes: int = 0
     was_logged: bool = False
     recovery: RecoveryReport | None = None
+    tentative: pa.RecordBatch | None = None

@@ -9,12 +9,23 @@ complete with the batch itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 from zlib import crc32
 
 from trailmark.engine.ports import PORT_WATERMARKS, PortTimes
 from trailmark.engine.refusals import LEFT_OUT
+from trailmark.engine.tentative import (
+    TENTATIVE,
+    InputsTold,
+    Tentative,
+    Told,
+    Upstream,
+    logged_times,
+    marks_ahead,
+    worst_phase,
+)
 from trailmark.errors import BatchSkipped, DamagedSegment, MissingSegment
 from trailmark.log import Footer, Origin, Storage, StreamLog, TimeRange
 from trailmark.log.json_text import load, read_text, whole
@@ -27,9 +38,6 @@ _DIRECTORY = "watermark"
 #: Attribute of footers.
 _AT = "watermark"
 
-#: Says up to which time each input is complete in the batch that runs, where that is known.
-Told: TypeAlias = Callable[[], Sequence[int | None]]
-
 #: Watermarks that are kept, and after how many batches the others are removed.
 _KEPT = 64
 
@@ -41,11 +49,14 @@ class Watermark:
     With several ports, ``ports`` has the watermark of each, and ``at`` is the least of those that
     have event times: nothing before it can come on any of them. None is a port without event time,
     or without any tuple so far.
+
+    ``tentative`` is there where something is.
     """
 
     at: int | None = None
     before: int | None = None
     ports: tuple[int | None, ...] = ()
+    tentative: Tentative | None = None
 
     @classmethod
     def behind(cls, footers: Sequence[Footer], ports: Sequence[Port]) -> Watermark:
@@ -91,8 +102,12 @@ class Watermark:
 
     def to_attributes(self) -> dict[str, Any]:
         """As input segments have it."""
-        named = {_AT: self.at, "late_before": self.before}
-        return {**named, PORT_WATERMARKS: list(self.ports)} if self.ports else named
+        named: dict[str, Any] = {_AT: self.at, "late_before": self.before}
+        if self.ports:
+            named[PORT_WATERMARKS] = list(self.ports)
+        if self.tentative is not None:
+            named[TENTATIVE] = self.tentative.to_json()
+        return named
 
     @property
     def has_moved(self) -> bool:
@@ -126,8 +141,12 @@ class Watermarks:
             return self._read(path)
         except FileNotFoundError:
             found = self._compute(batch)
-        body = {"at": found.at, "before": found.before}
-        text = json.dumps({**body, "ports": found.ports} if found.ports else body).encode()
+        body: dict[str, Any] = {"at": found.at, "before": found.before}
+        if found.ports:
+            body["ports"] = found.ports
+        if found.tentative is not None:
+            body[TENTATIVE] = found.tentative.to_json()
+        text = json.dumps(body).encode()
         self._storage.publish(path, [text, b"\n%08x\n" % crc32(text)])
         if batch % _KEPT == 0:
             self._forget_before(batch - _KEPT)
@@ -145,12 +164,49 @@ class Watermarks:
         return read_watermark(self._storage, path)
 
     def _compute(self, batch: int) -> Watermark:
+        footers: list[Footer] = []
         if batch <= self._first_batch:
             found = Watermark.before_all(self._ports)
         else:
             footers = [self._footer(log, batch) for log in self._inputs]
             found = Watermark.behind(footers, self._ports)
-        return found if self._told is None else found.told(self._told(), self._ports)
+        if self._told is None:
+            return found
+        told = self._told()
+        found = found.told(told.boundaries, self._ports)
+        if not told.is_ahead:
+            return found
+        return replace(found, tentative=self._tentative(batch, found, told, footers))
+
+    def _tentative(
+        self, batch: int, stable: Watermark, told: InputsTold, footers: Sequence[Footer]
+    ) -> Tentative:
+        """What is tentative, where something is."""
+        before = None if not footers else Tentative.logged(footers[0], _origin(footers[0]))
+        count = len(self._ports)
+        times = [logged_times(footer, count, _origin(footer)) for footer in footers]
+        marks = stable.ports or (stable.at,)
+        reached = marks_ahead(marks, told, before, times, self._ports)
+        late = stable.before if before is None else before.at
+        ahead = Watermark._of(reached, late, self._ports)
+        return Tentative(
+            batch if before is None else self._stands_from(before.stands_from, batch, told),
+            tuple(each.number for each in told.unions),
+            worst_phase(told.unions),
+            ahead.at,
+            ahead.before,
+            ahead.ports,
+        )
+
+    def _stands_from(self, first: int, batch: int, told: InputsTold) -> int:
+        """The first batch since another one that has something of what still stands."""
+        for earlier in range(first, batch):
+            footer = self._footer(self._inputs[0], earlier + 1)
+            logged = Tentative.logged(footer, _origin(footer))
+            numbers = () if logged is None else logged.numbers
+            if any(map(Upstream.stands, told.unions, numbers)):
+                return earlier
+        return batch
 
     def _footer(self, log: StreamLog, batch: int) -> Footer:
         """The footer of the batch before, in one bucket."""
@@ -176,7 +232,13 @@ def read_watermark(storage: Storage, path: str) -> Watermark:
             ports = stored.get("ports", [])
             if not isinstance(ports, list):
                 raise ValueError("ports are no list")
-            return Watermark(_time(stored["at"]), _time(stored["before"]), tuple(map(_time, ports)))
+            tentative = stored.get(TENTATIVE)
+            return Watermark(
+                _time(stored["at"]),
+                _time(stored["before"]),
+                tuple(map(_time, ports)),
+                None if tentative is None else Tentative.from_json(tentative),
+            )
     except (KeyError, ValueError):
         pass  # whole, and not what was written
     raise _damaged("The file does not hold a watermark.", path)

@@ -36,7 +36,7 @@ from trailmark.log.clock import Clock, MonotonicClock, monotonic_us, wall_clock_
 from trailmark.log.damage import Origin
 from trailmark.log.footer import Footer, LogIdentity, TimeRange
 from trailmark.log.meta import OperatorMeta, check_same_operator, create_or_open, read_meta
-from trailmark.log.ports import Order, PortRows, port_frames, read_ports
+from trailmark.log.ports import Order, PortRows, port_frames, read_ports, read_tentative
 from trailmark.log.segment import (
     Codecs,
     EncodedSegment,
@@ -89,5 +89,6 @@ __all__ = [
     "port_frames",
     "read_meta",
     "read_ports",
+    "read_tentative",
     "wall_clock_us",
 ]

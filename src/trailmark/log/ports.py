@@ -8,6 +8,9 @@
 
 The k-th time that a port is named stands for its k-th tuple. A segment of one port has no order:
 its tuples count as they lie.
+
+Tuples that are only tentative have frames of their own beside these, where there are some:
+``tentative_input0`` and so on, and ``tentative_order``.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ Order: TypeAlias = npt.NDArray[np.uint8]
 
 ORDER_SCHEMA = pa.schema([pa.field(PORT, pa.uint8(), nullable=False)])
 _PORT_KINDS = tuple(FrameKind.of_port(port) for port in range(MOST_PORTS))
+_TENTATIVE_KINDS = tuple(FrameKind.tentative_of_port(port) for port in range(MOST_PORTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,19 @@ class PortRows:
         return sum(table.num_rows for table in self.tables)
 
 
-def port_frames(rows: PortRows) -> list[tuple[FrameKind, Rows]]:
-    """The frames of an input segment."""
+def port_frames(rows: PortRows, tentative: PortRows | None = None) -> list[tuple[FrameKind, Rows]]:
+    """The frames of an input segment, with tentative tuples if there are any."""
+    frames = _frames(rows, _PORT_KINDS, FrameKind.ORDER)
+    if tentative is None or not tentative.num_rows:
+        return frames
+    return [*frames, *_frames(tentative, _TENTATIVE_KINDS, FrameKind.TENTATIVE_ORDER)]
+
+
+def _frames(
+    rows: PortRows, kinds: Sequence[FrameKind], of_order: FrameKind
+) -> list[tuple[FrameKind, Rows]]:
     assert 1 <= len(rows.tables) <= MOST_PORTS
-    frames: list[tuple[FrameKind, Rows]] = list(zip(_PORT_KINDS, rows.tables, strict=False))
+    frames: list[tuple[FrameKind, Rows]] = list(zip(kinds, rows.tables, strict=False))
     if len(rows.tables) == 1:
         return frames
     assert rows.order is not None, "tuples of several ports have an order"
@@ -55,7 +68,7 @@ def port_frames(rows: PortRows) -> list[tuple[FrameKind, Rows]]:
     held = [each.num_rows for each in rows.tables]
     assert counts.tolist() == held, "the order names every tuple once"
     column = arrow_fixed(rows.order.astype(np.uint8, copy=False), pa.uint8())
-    return [*frames, (FrameKind.ORDER, pa.record_batch([column], schema=ORDER_SCHEMA))]
+    return [*frames, (of_order, pa.record_batch([column], schema=ORDER_SCHEMA))]
 
 
 class HasSchema(Protocol):
@@ -69,30 +82,55 @@ def read_ports(segment: Segment, ports: Sequence[HasSchema]) -> PortRows:
     """The tuples of an input segment; raises `DamagedSegment` if they are not of these ports, or if
     their order is not one of them."""
     assert 1 <= len(ports) <= MOST_PORTS
-    expected = {*_PORT_KINDS[: len(ports)], *([FrameKind.ORDER] if len(ports) > 1 else [])}
-    for kind in segment.frames.keys() - expected:
+    kinds, tentative = _kinds(len(ports))
+    for kind in segment.frames.keys() - kinds - tentative:
         raise segment.mismatch(kind, f"is none of an operator with {_inputs(len(ports))}")
-    kinds = zip(_PORT_KINDS, ports, strict=False)
-    tables = tuple(contiguous(segment.rows(kind, port.schema)) for kind, port in kinds)
+    return _read(segment, ports, _PORT_KINDS, FrameKind.ORDER)
+
+
+def read_tentative(segment: Segment, ports: Sequence[HasSchema]) -> PortRows | None:
+    """The tentative tuples of an input segment; None if it has none. Raises as `read_ports`."""
+    if not segment.frames.keys() & _kinds(len(ports))[1]:
+        return None
+    return _read(segment, ports, _TENTATIVE_KINDS, FrameKind.TENTATIVE_ORDER)
+
+
+def _kinds(ports: int) -> tuple[frozenset[FrameKind], frozenset[FrameKind]]:
+    """The frames of so many ports: those of tuples, and those of tentative ones."""
+    has_order = ports > 1
+    return (
+        frozenset([*_PORT_KINDS[:ports], *([FrameKind.ORDER] if has_order else [])]),
+        frozenset([*_TENTATIVE_KINDS[:ports], *([FrameKind.TENTATIVE_ORDER] if has_order else [])]),
+    )
+
+
+def _read(
+    segment: Segment,
+    ports: Sequence[HasSchema],
+    kinds: Sequence[FrameKind],
+    of_order: FrameKind,
+) -> PortRows:
+    found = zip(kinds, ports, strict=False)
+    tables = tuple(contiguous(segment.rows(kind, port.schema)) for kind, port in found)
     if len(ports) == 1:
         return PortRows(tables)
-    return PortRows(tables, _read_order(segment, [each.num_rows for each in tables]))
+    return PortRows(tables, _read_order(segment, [each.num_rows for each in tables], of_order))
 
 
-def _read_order(segment: Segment, expected: Sequence[int]) -> Order:
+def _read_order(segment: Segment, expected: Sequence[int], kind: FrameKind) -> Order:
     """The order of a segment whose ports have so many tuples."""
-    column = contiguous(segment.rows(FrameKind.ORDER, ORDER_SCHEMA)).column(0)
+    column = contiguous(segment.rows(kind, ORDER_SCHEMA)).column(0)
     if column.null_count:
-        raise segment.mismatch(FrameKind.ORDER, "has nulls")
+        raise segment.mismatch(kind, "has nulls")
     order: Order = numbers(column)
     counts = np.bincount(order, minlength=len(expected))
     if len(counts) > len(expected):
         detail = f"names port {len(counts) - 1}, and the last is {len(expected) - 1}"
-        raise segment.mismatch(FrameKind.ORDER, detail)
+        raise segment.mismatch(kind, detail)
     for port, (named, held) in enumerate(zip(counts.tolist(), expected, strict=True)):
         if named != held:
             detail = f"names port {port} {named:,} times, and it has {held:,} rows"
-            raise segment.mismatch(FrameKind.ORDER, detail)
+            raise segment.mismatch(kind, detail)
     return order
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from trailmark.errors import UnknownFormat
 from trailmark.kernel.columns import contiguous
-from trailmark.log import Segment, read_ports
+from trailmark.log import Segment, read_ports, read_tentative
 from trailmark.log.damage import USE_A_NEWER_ONE
 from trailmark.log.meta import META_PATH
 from trailmark.log.ports import ORDER_SCHEMA
@@ -133,6 +133,7 @@ class LoggedForm(ABC):
         """Make sure that the frames of a segment are as described; raises `DamagedSegment`."""
         if segment.footer.identity.stream is Stream.INPUT:
             read_ports(segment, self.ports)
+            read_tentative(segment, self.ports)
             return
         for kind in segment.frames:
             self.table(segment, kind)
@@ -159,10 +160,14 @@ class LoggedForm(ABC):
 
     def _columns(self) -> dict[FrameKind, pa.Schema]:
         """The columns of the kinds that have always the same ones."""
-        ports = {FrameKind.of_port(place): port.schema for place, port in enumerate(self.ports)}
-        beside = {FrameKind.RESULTS: self.results, FrameKind.LATE: self.late_schema}
-        return {
-            **ports,
-            **beside,
-            **({FrameKind.ORDER: ORDER_SCHEMA} if len(self.ports) > 1 else {}),
+        orders = (FrameKind.ORDER, FrameKind.TENTATIVE_ORDER) if len(self.ports) > 1 else ()
+        found = {
+            FrameKind.RESULTS: self.results,
+            FrameKind.TENTATIVE: self.results,
+            FrameKind.LATE: self.late_schema,
+            **dict.fromkeys(orders, ORDER_SCHEMA),
         }
+        for place, port in enumerate(self.ports):
+            found[FrameKind.of_port(place)] = port.schema
+            found[FrameKind.tentative_of_port(place)] = port.schema
+        return found

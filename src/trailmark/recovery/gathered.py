@@ -19,6 +19,9 @@ MOST_RESERVED = 1 << 20
 #: Attribute of a snapshot: the output segment that it is the state after.
 OUTPUT_CHECKSUM = "output_checksum"
 
+#: Rows of an output segment that say nothing of the state.
+_NOT_READ = frozenset({FrameKind.LATE, FrameKind.TENTATIVE})
+
 
 class Form(Protocol):
     """What the footprints in a log look like: an operator knows it, and so does its description."""
@@ -135,5 +138,6 @@ def is_after(snapshot: Footer, output_checksum: int) -> bool:
 
 
 def records_of(footer: Footer) -> int:
-    """Records of an output segment: what a recovery reads. Late rows are not for it."""
-    return sum(count for kind, count in footer.rows.items() if kind is not FrameKind.LATE)
+    """Records of an output segment: what a recovery reads. Late rows and tentative results are
+    not for it."""
+    return sum(count for kind, count in footer.rows.items() if kind not in _NOT_READ)

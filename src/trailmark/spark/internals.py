@@ -153,6 +153,30 @@ def source_row_by_row(df: DataFrame, note: str) -> Source | None:
         return None
 
 
+def reads_without_note(df: DataFrame, note: str, source: str, option: str) -> bool:
+    """Whether a DataFrame reads a source that has an option, and no node in between puts a ``note``
+    into the metadata of a column. Where plans cannot be read, it may."""
+    try:
+        return _reads_without_note(df._jdf.queryExecution().analyzed(), note, source, option)
+    except _GONE:
+        return True
+
+
+def _reads_without_note(plan: Any, note: str, source: str, option: str) -> bool:
+    if plan.nodeName() == "Project" and any(
+        each.nodeName() == "Alias"
+        and each.explicitMetadata().isDefined()
+        and each.explicitMetadata().get().contains(note)
+        for each in _listed(plan.projectList())
+    ):
+        return False
+    below = _listed(plan.children())
+    if below:
+        return any(_reads_without_note(each, note, source, option) for each in below)
+    found = _source(plan)
+    return found is not None and found.format == source and option in dict(found.options)
+
+
 def _source(leaf: Any) -> Source | None:
     """What a leaf of a plan reads; None if that is Spark's own: literals, ranges, RDDs."""
     kind = leaf.nodeName()

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
@@ -30,13 +30,14 @@ from trailmark.spark.boundary import boundary_of
 from trailmark.spark.control import control_rows, find_control_keys, named, plainly_named
 from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
+from trailmark.spark.marks import is_marked, marked_field, marks_of
 from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
-from trailmark.spark.task import Plan, run_batch, run_micro_batch
+from trailmark.spark.task import MARK, Plan, run_batch, run_micro_batch
 from trailmark.spark.ticks import no_rows_but_ticks
 from trailmark.spark.types import spark_type
-from trailmark.spark.united import PORT, United
+from trailmark.spark.united import PORT, TENTATIVE, United
 from trailmark.spark.unlogged import check_unlogged, run_unlogged
 from trailmark.spark.workers import carried
 from trailmark.values import dataclass
@@ -78,13 +79,14 @@ def operate(frames: Sequence[DataFrame], operation: Operation, given: CommonArgu
     input, with keys of the same types, all of which stream or none."""
     df = frames[0]
     keys = [df.schema[name] for name in operation.keys]
-    schema = _result_schema(operation, keys)
+    marks = _marks(frames, operation, given)
+    schema = _result_schema(operation, keys, marks)
     check_may_lose(operation.operator, given.loss)
     if given.policy is not None:
         check_policy(operation.operator, given.policy)
     if given.policy is None and df.isStreaming:
         check_unlogged(operation.operator)
-    plan = _plan(frames, operation, keys, given)
+    plan = _plan(frames, operation, keys, given, marks)
     if df.isStreaming and plan.policy is not None:
         paths.remember(plan.path)
         attend_queries(df.sparkSession)
@@ -102,6 +104,7 @@ def _plan(
     operation: Operation,
     keys: list[spark.StructField],
     given: CommonArguments,
+    marks: tuple[str, ...],
 ) -> Plan:
     """What every task is told."""
     df = frames[0]
@@ -129,7 +132,36 @@ def _plan(
         initial,
         given.loss,
         _boundaries(frames, operator) if has_logs else (),
+        marks,
     )
+
+
+def _marks(
+    frames: Sequence[DataFrame], operation: Operation, given: CommonArguments
+) -> tuple[str, ...]:
+    """The unions whose tentative rows get to the operator."""
+    found = {path for df in frames for path in marks_of(df)}
+    if not found:
+        return ()
+    operator = operation.operator
+    if given.policy is None:
+        raise SettingError(
+            "Rows may be tentative, and an operator without logs could not replace what it makes "
+            "of them.",
+            where="checkpoint",
+            fix="Give a path and recover_within or checkpoint, or take the rows that stand: "
+            "tm.stable(df).",
+        )
+    used = [name for port in operator.ports for name in port.schema.names if name == MARK]
+    if used or MARK in operator.shown_schema.names:
+        raise SettingError(
+            f"The column {MARK!r} marks rows, and is none to compute with; nor may a result have "
+            "that name.",
+            where=operation.results_from,
+            fix="Make a column of another name before the operator: "
+            f"df.withColumn('...', F.col('{MARK}')).",
+        )
+    return tuple(sorted(found))
 
 
 def _boundaries(frames: Sequence[DataFrame], operator: AnyOperator) -> tuple[str | None, ...]:
@@ -201,7 +233,8 @@ def _shuffled(frames: Sequence[DataFrame], plan: Plan, keys: list[spark.StructFi
 def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:
     """The rows of all inputs, with the columns of ``inputs.schema``."""
     if len(frames) == 1:
-        return frames[0].select(*(named(name) for name in inputs.schema.names))
+        own = [named(name) for name in inputs.columns.names]
+        return frames[0].select(*own, *_mark(frames[0], inputs))
     sent = [
         (place, name, inputs.sent_name(place, name))
         for place in range(len(frames))
@@ -216,12 +249,23 @@ def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:
             for of, name, as_name in sent
         ]
         shared = [named(key) for key in inputs.keys]
-        parts.append(frame.select(F.lit(place).cast("tinyint").alias(PORT), *shared, *own))
+        tag = F.lit(place).cast("tinyint").alias(PORT)
+        parts.append(frame.select(tag, *shared, *own, *_mark(frame, inputs)))
     return reduce(DataFrame.union, parts)
 
 
-def _result_schema(operation: Operation, keys: list[spark.StructField]) -> spark.StructType:
-    """The columns that the operator shows, the keys among them as they came."""
+def _mark(frame: DataFrame, inputs: United) -> list[Column]:
+    """The column that tells which rows of an input are tentative, where any may be."""
+    if not inputs.is_marked:
+        return []
+    return [(named(MARK) if is_marked(frame) else F.lit(False)).alias(TENTATIVE)]
+
+
+def _result_schema(
+    operation: Operation, keys: list[spark.StructField], marks: tuple[str, ...]
+) -> spark.StructType:
+    """The columns that the operator shows, the keys among them as they came, and the mark where
+    results may be tentative."""
     known = {key.name: spark.StructField(key.name, key.dataType, True) for key in keys}
     known |= {field.name: field for field in operation.known_fields}
     fields = [
@@ -230,4 +274,4 @@ def _result_schema(operation: Operation, keys: list[spark.StructField]) -> spark
         else spark.StructField(shown.name, spark_type(shown.type, operation.results_from), True)
         for shown in operation.operator.shown_schema
     ]
-    return spark.StructType(fields)
+    return spark.StructType([*fields, marked_field(marks)] if marks else fields)

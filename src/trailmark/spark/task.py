@@ -22,11 +22,12 @@ from trailmark.engine import Bucket, OperatorLogs
 from trailmark.engine.commits import check_not_rolled_back
 from trailmark.engine.refused import leave_refusal
 from trailmark.engine.report import BatchReport
+from trailmark.engine.tentative import InputsTold, Upstream
 from trailmark.errors import InputDiffers, SettingError, TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Storage, wall_clock_us
 from trailmark.operators.order import in_order
-from trailmark.operators.protocol import AnyOperator, BatchInput
+from trailmark.operators.protocol import AnyOperator, BatchInput, Port
 from trailmark.records import Loss
 from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
@@ -43,6 +44,8 @@ _log = logging.getLogger("trailmark")
 
 #: Rows handed to Spark at a time.
 _ROWS_AT_ONCE = 1 << 16
+#: The column of results that says which are tentative, where rows are marked.
+MARK = "tentative"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,9 @@ class Plan:
     about the bucket. ``policy`` is None for an operator
     without logs. ``at_end`` gives the results to add when a DataFrame that does not stream has
     ended. ``initial`` is where the states are that keys begin with. ``loss`` is what a recovery may
-    lose. ``boundaries`` are the paths of the unions that inputs come from, if any does. ``run_id``
-    is another one whenever the operator is defined.
+    lose. ``boundaries`` are the paths of the unions that inputs come from, if any does; ``marks``
+    those of the unions whose tentative rows get to it, whatever lies in between. ``run_id`` is
+    another one whenever the operator is defined.
     """
 
     name: str
@@ -72,18 +76,20 @@ class Plan:
     initial: StoredStates | None = None
     loss: Loss = Loss.NONE
     boundaries: tuple[str | None, ...] = ()
+    marks: tuple[str, ...] = ()
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
     def inputs(self) -> United:
         """The inputs that come from Spark with every batch."""
-        return United(tuple(port for port in self.operator.ports if port.is_stream), self.keys)
+        ports = tuple(port for port in self.operator.ports if port.is_stream)
+        return United(ports, self.keys, bool(self.marks))
 
 
 def run_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The results of a bucket's rows in one pass, without logs: for DataFrames that do not
     stream."""
-    _, rows = take_rows(plan, batches)
+    _, rows, _ = take_rows(plan, batches)
     operator = plan.operator
     state = operator.open(Memory(), NoHistory())
     arranged = operator.arrange(rows)
@@ -100,21 +106,30 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     storage = storage_at(plan.path, plan.settings)
     number: int | None = None
     try:
-        number, rows = take_rows(plan, batches)
-        report = _run_bucket(plan, storage, query_id, batch, number, rows)
+        number, rows, tentative = take_rows(plan, batches)
+        report = _run_bucket(plan, storage, query_id, batch, number, rows, tentative)
     except TrailmarkError as error:
         _log.debug("bucket %s, batch %d", number, batch, exc_info=True)
         leave_refusal(storage, error, query_id, batch, number)
         # Without the way it came: Spark prints that first, and says what happened behind it.
         raise error.with_traceback(None) from None
     yield from for_spark(plan, report.results)
+    if report.tentative is not None:
+        yield from for_spark(plan, report.tentative, is_tentative=True)
 
 
-def take_rows(plan: Plan, batches: Iterable[pa.RecordBatch]) -> tuple[int, PortRows]:
-    """The bucket of a task, and its rows."""
-    inputs = plan.inputs
-    bucket, rows = take_bucket(batches, inputs.schema, plan.control, where=f"tm.{plan.name}")
-    return bucket, _as_united(plan, inputs.part(rows))
+def take_rows(
+    plan: Plan, batches: Iterable[pa.RecordBatch]
+) -> tuple[int, PortRows, PortRows | None]:
+    """The bucket of a task, its rows, and those that are tentative where rows are marked."""
+    inputs, where = plan.inputs, f"tm.{plan.name}"
+    bucket, rows = take_bucket(batches, inputs.schema, plan.control, where=where)
+    stable, tentative = inputs.part_marked(rows, where)
+    return (
+        bucket,
+        _as_united(plan, stable),
+        None if tentative is None else _as_united(plan, tentative),
+    )
 
 
 def _as_united(plan: Plan, rows: PortRows) -> PortRows:
@@ -132,7 +147,13 @@ def _as_united(plan: Plan, rows: PortRows) -> PortRows:
 
 
 def _run_bucket(
-    plan: Plan, storage: Storage, query_id: str, batch: int, number: int, rows: PortRows
+    plan: Plan,
+    storage: Storage,
+    query_id: str,
+    batch: int,
+    number: int,
+    rows: PortRows,
+    tentative: PortRows | None,
 ) -> BatchReport:
     check_not_rolled_back(storage)
     logs = OperatorLogs(
@@ -142,7 +163,7 @@ def _run_bucket(
         query_id=query_id,
         ticks=plan.ticks,
         settings=plan.settings,
-        told=partial(_told, plan) if plan.boundaries else None,
+        told=partial(_told, plan) if plan.boundaries or plan.marks else None,
     )
     record_where_told(storage, plan.path, query_id)
     cache = StateCache(None if plan.cache_root is None else Path(plan.cache_root))
@@ -159,7 +180,11 @@ def _run_bucket(
         loss=plan.loss,
     )
     try:
-        return bucket.run(batch, _with_initial(plan, logs, batch, number, rows))
+        is_first = batch == logs.first_batch
+        taken = _with_initial(plan, logs, number, rows, is_first=is_first)
+        if tentative is not None:
+            tentative = _with_initial(plan, logs, number, tentative, is_first=False)
+        return bucket.run(batch, taken, tentative)
     except InputDiffers as error:
         if batch > logs.first_batch or plan.initial is None:
             raise
@@ -171,29 +196,46 @@ def _run_bucket(
         bucket.close(lingers=True)
 
 
-def _told(plan: Plan) -> list[int | None]:
-    """The watermark of each input with the batch that runs, where a union says how far it is."""
+def _told(plan: Plan) -> InputsTold:
+    """What the unions that inputs come from have decided for the batch that runs."""
     from trailmark.streams.union.decisions import newest_decision  # few inputs come from one
 
-    marks: list[int | None] = []
-    for path, port in zip(plan.boundaries, plan.operator.ports, strict=True):
-        decided = None if path is None else newest_decision(storage_at(path, plan.settings))
-        released_us = None if decided is None else decided.released_us
-        # Rows at the boundary itself are still to come.
-        is_inside = released_us is not None and port.late_at_watermark
-        marks.append(released_us - 1 if released_us is not None and is_inside else released_us)
-    return marks
+    ports = plan.operator.ports
+    paths = plan.boundaries or (None,) * len(ports)
+    wanted = {path for path in (*paths, *plan.marks) if path is not None}
+    decided = {path: newest_decision(storage_at(path, plan.settings)) for path in wanted}
+    boundaries: list[int | None] = []
+    ahead: list[int | None] = []
+    for path, port in zip(paths, ports, strict=True):
+        decision = None if path is None else decided[path]
+        boundaries.append(None if decision is None else _inside(decision.released_us, port))
+        ahead.append(None if decision is None else _inside(decision.until_us, port))
+    unions = [decided[path] for path in plan.marks]
+    return InputsTold(
+        boundaries,
+        ahead,
+        tuple(
+            Upstream(each.number, None if each.ahead is None else each.ahead.since, each.phase)
+            for each in unions
+        ),
+    )
+
+
+def _inside(boundary_us: int | None, port: Port) -> int | None:
+    """A boundary as a watermark: rows at the boundary itself are still to come."""
+    is_inside = boundary_us is not None and port.late_at_watermark
+    return boundary_us - 1 if boundary_us is not None and is_inside else boundary_us
 
 
 def _with_initial(
-    plan: Plan, logs: OperatorLogs, batch: int, number: int, rows: PortRows
+    plan: Plan, logs: OperatorLogs, number: int, rows: PortRows, *, is_first: bool
 ) -> PortRows:
     """The rows of a batch, and with the first one the states that keys begin with."""
     *_, last = plan.operator.ports
     if last.is_stream:
         return rows
     states = last.schema.empty_table()
-    if batch == logs.first_batch and plan.initial is not None:
+    if is_first and plan.initial is not None:
         states = plan.initial.read(logs.storage, number)
     return PortRows((*rows.tables, contiguous(states)))
 
@@ -214,8 +256,13 @@ def position(plan: Plan) -> tuple[int, str]:
     return int(batch), query_id
 
 
-def for_spark(plan: Plan, results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def for_spark(
+    plan: Plan, results: pa.RecordBatch, *, is_tentative: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Results a part at a time, as Spark has them."""
     results = plan.operator.show(results)
+    if plan.marks:
+        mark = pa.repeat(pa.scalar(is_tentative), results.num_rows)
+        results = results.append_column(MARK, mark)
     for first in range(0, results.num_rows, _ROWS_AT_ONCE):
         yield results.slice(first, _ROWS_AT_ONCE)

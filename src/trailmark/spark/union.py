@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -21,14 +22,23 @@ from trailmark.spark.arguments import check_classic
 from trailmark.spark.boundary import boundary_at
 from trailmark.spark.control import named
 from trailmark.spark.internals import driver_directory, only_source
+from trailmark.spark.marks import marking
 from trailmark.spark.own_sources import register_once
 from trailmark.spark.schemas import arrow_schema, spark_schema
 from trailmark.spark.source import TrailmarkSource
 from trailmark.spark.union_source import UnionOptions, UnionSource
 from trailmark.spark.workers import check_workers
 from trailmark.streams.description import is_stream
-from trailmark.streams.union.description import SOURCE, is_union
+from trailmark.streams.union.answering import (
+    Answering,
+    OnCorrection,
+    OnFailure,
+    check_choice,
+)
+from trailmark.streams.union.description import SOURCE, TENTATIVE, is_union
 from trailmark.streams.view import open_view
+
+_log = logging.getLogger("trailmark")
 
 #: How to make a stream of anything else.
 _WRITE_IT = (
@@ -47,6 +57,9 @@ def union(
     delay: str | timedelta = "0 seconds",
     reader: str | None = None,
     max_rows_per_trigger: int | None = 5_000_000,
+    answer_within: str | timedelta | None = None,
+    on_failure: OnFailure = "process",
+    on_correction: OnCorrection = "process",
 ) -> DataFrame:
     """Several streams as one, ordered by time.
 
@@ -76,11 +89,22 @@ def union(
     max_rows_per_trigger
         About how many rows a batch has at most; None for any number. A batch that was begun cannot
         be made smaller later.
+    answer_within
+        How long a row may wait for inputs that are silent or behind. When most of that has passed,
+        rows of the others are given out all the same, marked as tentative, and so are results that
+        operators make of them. When the missing inputs are back, the same rows come once more as
+        stable ones, in their order, and replace them. Without it the union waits.
+    on_failure
+        While inputs are missing: ``"process"`` gives out new rows at once; ``"delay"`` lets each
+        wait as long as it may, so that fewer are tentative.
+    on_correction
+        While what was tentative is replaced: the same, or ``"suspend"``, which holds new rows back
+        until that is done.
 
     Returns
     -------
     A streaming DataFrame with the columns that all inputs have, of the same types, and a column
-    ``source`` with the name of the input.
+    ``source`` with the name of the input; with ``answer_within`` also a column ``tentative``.
 
     Examples
     --------
@@ -97,7 +121,8 @@ def union(
     for name, each in inputs.items():
         if isinstance(each, DataFrame):  # which may read fewer
             columns[name] = _chosen(columns[name], each.columns, name, time)
-    schema = _schema(columns, time)
+    answering = _answering(answer_within, on_failure, on_correction)
+    schema = _schema(columns, time, is_marked=answering is not None)
     options = UnionOptions(
         paths.absolute(path, directory),
         given,
@@ -106,18 +131,47 @@ def union(
         parse_duration(delay, "delay"),
         None if reader is None else check_reader_name(reader),
         _most_rows(max_rows_per_trigger),
+        answering,
     )
     _check_path(options, schema)
     register_once(session, UnionSource)
     source = session.readStream.format(UnionSource.name()).options(**options.to_options())
     rows = source.schema(schema).load()
-    told = boundary_at(options.path)
+    notes = {time: boundary_at(options.path)}
+    if answering is not None:
+        notes[TENTATIVE] = marking((options.path,))
     return rows.select(
         *(
-            named(each).alias(each, metadata=told) if each == time else named(each)
+            named(each).alias(each, metadata=notes[each]) if each in notes else named(each)
             for each in schema.names
         )
     )
+
+
+def _answering(
+    within: str | timedelta | None, on_failure: OnFailure, on_correction: OnCorrection
+) -> Answering | None:
+    check_choice(on_failure, ("process", "delay"), "on_failure")
+    check_choice(on_correction, ("process", "delay", "suspend"), "on_correction")
+    if within is None:
+        if (on_failure, on_correction) != ("process", "process"):
+            raise SettingError(
+                "Without answer_within a union waits for all its inputs, and nothing is tentative.",
+                where="on_failure, on_correction",
+                fix="Say how long a row may wait: answer_within='3 seconds'.",
+            )
+        return None
+    within_us = parse_duration(within, "answer_within")
+    if not within_us:
+        raise SettingError(
+            "A bound has a length.", where="answer_within", fix="Use '3 seconds', for example."
+        )
+    if on_correction == "suspend":
+        _log.warning(
+            "tm.union: with on_correction='suspend' new rows wait until what was tentative is "
+            "replaced. After a long failure that takes longer than answer_within."
+        )
+    return Answering(within_us, on_failure, on_correction)
 
 
 def _session(inputs: object) -> SparkSession:
@@ -217,7 +271,9 @@ def _chosen(
     return spark.StructType([columns[each] for each in names])
 
 
-def _schema(inputs: Mapping[str, spark.StructType], time: str) -> spark.StructType:
+def _schema(
+    inputs: Mapping[str, spark.StructType], time: str, *, is_marked: bool
+) -> spark.StructType:
     """The columns that all inputs have."""
     (first, columns), *others = ((name, each.toNullable()) for name, each in inputs.items())
     common = [each.name for each in columns if all(each.name in other.names for _, other in others)]
@@ -230,15 +286,19 @@ def _schema(inputs: Mapping[str, spark.StructType], time: str) -> spark.StructTy
                     where="inputs",
                     fix="Write all streams with the same types.",
                 )
-    clash = [column for column in common if column.lower() == SOURCE]
+    own = [spark.StructField(SOURCE, spark.StringType(), True)]
+    if is_marked:
+        own.append(spark.StructField(TENTATIVE, spark.BooleanType(), True))
+    names = [each.name for each in own]
+    clash = [column for column in common if column.lower() in names]
     if clash:
         raise SettingError(
-            f"The inputs have a column {clash[0]!r}, and the union has one that names the input.",
+            f"The inputs have a column {clash[0]!r}, and the union has one of its own.",
             where="inputs",
             fix="Write the streams with another name for it.",
         )
     fields = [spark.StructField(column, columns[column].dataType, True) for column in common]
-    found = spark.StructType([*fields, spark.StructField(SOURCE, spark.StringType(), True)])
+    found = spark.StructType([*fields, *own])
     arrow_schema(found, "inputs", "a union")
     assert time in common, "every input has it"
     return found

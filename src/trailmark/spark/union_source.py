@@ -23,12 +23,13 @@ from trailmark.log.readers import acknowledge, register
 from trailmark.log.storage.urls import redacted
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.schemas import arrow_schema, as_asked
-from trailmark.streams.union.deciding import Deciding
+from trailmark.streams.union.answering import Answering
+from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.decisions import Decisions
-from trailmark.streams.union.description import SOURCE, UnionDescription
+from trailmark.streams.union.description import SOURCE, TENTATIVE, UnionDescription
 from trailmark.streams.union.inputs import UnionInput, loss_of_data, place_of
-from trailmark.streams.union.rows import Stretch, read_stretch, stretches
+from trailmark.streams.union.rows import Piece, Stretch, read_stretch, stretches
 from trailmark.streams.view import open_view
 
 #: Rows handed to Spark at a time.
@@ -37,6 +38,8 @@ _ROWS_AT_ONCE = 1 << 16
 _LOOK_EVERY_US = 50_000
 #: Where a look takes long, as in an object store, it rests so many times as long.
 _REST = 4
+#: The option that says that a union gives out tentative rows.
+ANSWER_WITHIN = "answerWithin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class UnionOptions:
     delay_us: int
     reader: str | None = None
     most_rows: int | None = None
+    answering: Answering | None = None
 
     def to_options(self) -> dict[str, str]:
         """As Spark takes them."""
@@ -62,12 +66,22 @@ class UnionOptions:
         }
         if self.reader is not None:
             given["reader"] = self.reader
-        return given if self.most_rows is None else {**given, "mostRows": str(self.most_rows)}
+        if self.most_rows is not None:
+            given["mostRows"] = str(self.most_rows)
+        if self.answering is not None:
+            given[ANSWER_WITHIN] = str(self.answering.within_us)
+            given["onFailure"] = self.answering.on_failure
+            given["onCorrection"] = self.answering.on_correction
+        return given
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> UnionOptions:
         """From what Spark has."""
-        most = options.get("mostRows")
+        most, within = options.get("mostRows"), options.get(ANSWER_WITHIN)
+        answering = None
+        if within is not None:
+            choices = options["onFailure"], options["onCorrection"]
+            answering = Answering(int(within), *choices)  # type: ignore[arg-type]
         return cls(
             options["path"],
             json.loads(options["inputs"]),
@@ -76,15 +90,20 @@ class UnionOptions:
             int(options["delay"]),
             options.get("reader"),
             None if most is None else int(most),
+            answering,
         )
 
     def described(self, schema: pa.Schema) -> UnionDescription:
         """What is kept of a union with these columns. Of all streams the same ones are read."""
-        own = pa.schema([field for field in schema if field.name != SOURCE])
-        schemas = dict.fromkeys(self.paths, own)
+        schemas = dict.fromkeys(self.paths, own_columns(schema))
         return UnionDescription(
             self.paths, schemas, schema, self.time, self.interval_us, self.delay_us
         )
+
+
+def own_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns of a union that its streams have."""
+    return pa.schema([field for field in schema if field.name not in (SOURCE, TENTATIVE)])
 
 
 class UnionSource(spark.DataSource):
@@ -103,6 +122,7 @@ class RowsInOrder(spark.InputPartition):
     """What one task reads."""
 
     stretch: Stretch
+    is_tentative: bool = False
 
 
 class _Opened:
@@ -121,7 +141,9 @@ class _Opened:
             UnionInput(name, path, open_storage(path), options.delay_us)
             for name, path in options.paths.items()
         ]
-        self.deciding = Deciding(self.inputs, options.interval_us, options.most_rows)
+        self.deciding = Deciding(
+            self.inputs, options.interval_us, options.most_rows, options.answering
+        )
         self.decisions = Decisions(storage, start, planned)
         if options.reader is not None:  # before anything is decided
             for each in self.inputs:
@@ -182,21 +204,29 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             union = self._open(before, decision)
             # From here on it cannot be otherwise: tasks of operators behind the union go by it.
             union.decisions.publish(before, decision)
-            assert decision.released_us is not None, "it releases something"
-            pieces = union.deciding.pieces(before, decision)
-            found = stretches(pieces, before.released_us, decision.released_us)
-            return [RowsInOrder(stretch) for stretch in found]
+            deciding = union.deciding
+            stable = _stretches(
+                deciding.pieces(before, decision), before.released_us, decision.released_us
+            )
+            tentative = _stretches(
+                deciding.tentative_pieces(before, decision), *tentative_range(before, decision)
+            )
+            return [
+                *(RowsInOrder(stretch) for stretch in stable),
+                *(RowsInOrder(stretch, is_tentative=True) for stretch in tentative),
+            ]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RowsInOrder)
         wanted = arrow_schema(self._schema)
-        own = pa.schema([field for field in wanted if field.name != SOURCE])
+        own = own_columns(wanted)
         inputs = list(self._options.paths.items())
 
         def shown(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
             columns = dict(zip(own.names, as_asked(rows, own).columns, strict=True))
             name, _ = inputs[place]
             columns[SOURCE] = pa.repeat(pa.scalar(name, pa.string()), rows.num_rows)
+            columns[TENTATIVE] = pa.repeat(pa.scalar(partition.is_tentative), rows.num_rows)
             ordered = [columns[name] for name in wanted.names]
             return pa.RecordBatch.from_arrays(ordered, wanted.names)
 
@@ -250,3 +280,9 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _is_time_to_look(self) -> bool:
         return self._ends or self._next_look_us is None or self._now_us() >= self._next_look_us
+
+
+def _stretches(
+    pieces: Sequence[Piece], first_us: int | None, end_us: int | None
+) -> Sequence[Stretch]:
+    return [] if end_us is None else stretches(pieces, first_us, end_us)

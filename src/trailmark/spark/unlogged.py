@@ -46,7 +46,7 @@ def check_unlogged(operator: AnyOperator) -> None:
 def run_unlogged(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The results of a bucket's rows of one micro-batch."""
     batch, query_id = position(plan)
-    number, rows = take_rows(plan, batches)
+    number, rows, _ = take_rows(plan, batches)
     if isinstance(plan.operator, Whole) and not plan.operator.has_state:
         results = _process(plan.operator, Memory(), batch, rows, is_new=True)
     else:

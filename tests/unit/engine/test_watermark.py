@@ -12,6 +12,7 @@ from tests.support.followed import Followed
 from tests.support.orders import SECOND, TimedOrder, random_timed_orders, time_case, timed_orders
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import BatchReport, Watermark, Watermarks
+from trailmark.engine.tentative import InputsTold
 from trailmark.engine.watermark import watermark_path
 from trailmark.errors import BatchSkipped, DamagedSegment
 from trailmark.log import Storage
@@ -247,7 +248,7 @@ def test_late_rows_of_a_long_run_are_the_oracles() -> None:
 
 
 def _watermarks(storage: Storage, told: list[int | None], ports: Sequence[Port]) -> Watermarks:
-    return Watermarks(storage, [], ports, 0, lambda: told)
+    return Watermarks(storage, [], ports, 0, lambda: InputsTold(told))
 
 
 def test_an_input_that_says_how_far_it_is_is_believed_from_the_first_batch_on() -> None:

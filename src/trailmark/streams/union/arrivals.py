@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from trailmark.streams.times import LATEST
+
 
 class Arrivals:
     """Times up to which rows, and boundaries, have been seen, and when.
@@ -34,9 +36,7 @@ class Arrivals:
         come, or a clock is wrong.
         """
         since_us = now_us - self._wait_us
-        rows_us = self._rows.before(since_us)
-        if rows_us is not None:
-            rows_us = None if furthest_us is None else min(rows_us, furthest_us)
+        rows_us = None if furthest_us is None else self._rows.before(since_us, furthest_us)
         boundary_us = self._boundaries.before(since_us)
         found = [each for each in (rows_us, boundary_us) if each is not None]
         return max(found, default=None)
@@ -55,8 +55,10 @@ class _Seen:
             self._latest_us = time_us
             self._waiting.append((time_us, now_us))
 
-    def before(self, moment_us: float) -> int | None:
-        """The latest time that was seen by a moment. Moments only grow, too."""
+    def before(self, moment_us: float, limit_us: int = LATEST) -> int | None:
+        """The latest time up to a limit that was seen by a moment. Both only grow, too."""
         while self._waiting and self._waiting[0][1] <= moment_us:
+            if self._waiting[0][0] > limit_us:
+                break
             self._ripe_us = self._waiting.popleft()[0]
         return self._ripe_us

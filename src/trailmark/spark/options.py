@@ -11,6 +11,13 @@ from trailmark.log.readers import check_reader_name
 from trailmark.settings import Compression, Durability, LogSettings, parse_duration
 from trailmark.spark.given import Given, OptionNames
 from trailmark.spark.limits import ReadLimits
+from trailmark.streams.answers import (
+    ANSWERS,
+    READ_CHANGE_FEED,
+    Answers,
+    asked_answers,
+    refuse_current_stream,
+)
 from trailmark.streams.retention import Retention
 from trailmark.streams.table import check_no_code
 from trailmark.streams.times import Span
@@ -31,6 +38,8 @@ READING = OptionNames(
         "endingTimestamp",
         "records",
         "operator",
+        ANSWERS,
+        READ_CHANGE_FEED,
         "failOnDataLoss",
         "startingOffsets",
         "maxRowsPerTrigger",
@@ -67,6 +76,7 @@ class ReadOptions:
     path: str
     records: str | None
     operator: str | None
+    answers: Answers | None
     span: Span
     starts_at_end: bool
     limits: ReadLimits
@@ -93,6 +103,11 @@ class ReadOptions:
             given.path(),
             records,
             operator,
+            asked_answers(
+                given.text(ANSWERS),
+                records,
+                change_feed=given.is_true(READ_CHANGE_FEED, default=False),
+            ),
             span,
             starting == "latest",
             ReadLimits(
@@ -110,6 +125,8 @@ class ReadOptions:
                 where="records",
                 fix="Use spark.read. To follow how it changes, read records 'all'.",
             )
+        if self.answers is Answers.CURRENT:
+            raise refuse_current_stream()
         if self.span.last_batch is not None or self.span.last_us is not None:
             raise SettingError(
                 "A streaming read goes on and on; it cannot be given an end.",

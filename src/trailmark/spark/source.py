@@ -24,7 +24,8 @@ from trailmark.spark.limits import ReadLimits, SupportsTriggerAvailableNow
 from trailmark.spark.options import ReadOptions, WriteOptions
 from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema
 from trailmark.spark.sink import TrailmarkStreamWriter, TrailmarkWriter
-from trailmark.streams.table import bounds
+from trailmark.streams.answers import Answers
+from trailmark.streams.table import beginning, bounds
 from trailmark.streams.times import Span
 from trailmark.streams.view import STATE, Chunk, StreamBatch, StreamView, open_view
 
@@ -32,6 +33,8 @@ _log = logging.getLogger("trailmark")
 
 #: Bytes that one task reads. Smaller chunks of a bucket are put together, in their order.
 _PARTITION_BYTES = 16 * MIB
+#: Of an offset: the first batch that was ever read.
+_SINCE = "since"
 #: Rows handed to Spark at a time.
 _ROWS_AT_ONCE = 1 << 16
 
@@ -64,7 +67,7 @@ class TrailmarkSource(spark.DataSource):
             from trailmark.spark.state_source import state_of
 
             return spark_schema(state_of(options))
-        return spark_schema(open_view(storage, options.records))
+        return spark_schema(open_view(storage, options.records, options.answers))
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
         options = ReadOptions.parse(self._given)
@@ -122,12 +125,21 @@ class _Rows:
 
     def open(self) -> StreamView:
         """The view, which has to have the columns that are asked for."""
-        view = open_view(open_storage(self._options.path), self._options.records)
+        view = self._open()
         check_wanted(self._schema, view)
         return view
 
+    def _open(self) -> StreamView:
+        options = self._options
+        return open_view(
+            open_storage(options.path),
+            options.records,
+            options.answers,
+            fails_on_data_loss=options.fails_on_data_loss,
+        )
+
     def read(self, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-        view = open_view(open_storage(self._options.path), self._options.records)
+        view = self._open()
         wanted = arrow_schema(self._schema)
         for chunk in chunks:
             try:
@@ -135,6 +147,8 @@ class _Rows:
                     shown = as_asked(rows, wanted)
                     for first in range(0, shown.num_rows, _ROWS_AT_ONCE):
                         yield shown.slice(first, _ROWS_AT_ONCE)
+            except DataLoss:
+                raise  # it says what to do
             except MissingSegment as error:
                 if self._options.fails_on_data_loss:
                     raise _data_loss(error.what, error.where) from error
@@ -173,6 +187,7 @@ class TrailmarkReader(spark.DataSourceReader):
         asked = span.first_batch
         if asked is not None and asked < first and self._options.fails_on_data_loss:
             raise _data_loss(f"Batches {asked} to {first - 1} are gone.", self._options.path)
+        view = beginning(view, span, first)
         chunks = [
             chunk
             for batch in view.batches(first, end, span)
@@ -190,7 +205,9 @@ class TrailmarkReader(spark.DataSourceReader):
 class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Replays a stream and follows it.
 
-    An offset names the next batch to be read, and the log it is a batch of.
+    An offset names the next batch to be read, and the log it is a batch of. Of a change feed that
+    was not told where to start it also names the first batch of all, before which it deletes
+    nothing.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -207,8 +224,9 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         if view is None:
             return {"batch": self._options.span.first_batch or 0, "log": ""}
         batch = self._starting_batch(view)
-        self._register(view, batch)
-        return self._offset(view, batch)
+        since = self._since(batch)
+        self._register(_after(view, since), batch)
+        return self._offset(view, batch, since)
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: object = None
@@ -225,6 +243,8 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
             return self._offset(view, end)
         is_other = _is_other(start, view)
         first = view.oldest() if is_other else int(start["batch"])
+        since = self._since(first) if is_other else start.get(_SINCE)
+        view = _after(view, since)
         self._register(view, first)
         if not is_other:
             # Spark asks for more when it has committed what it has, and tells no other way in time:
@@ -234,7 +254,9 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         if limits.has_any and not limits.are_lifted_by(limit):
             end = self._admitted(view, first, end, limits)
         # Where nothing is new, Spark shall see no change, also when the stream has just begun.
-        return start if end <= first and not is_other else self._offset(view, max(first, end))
+        if end <= first and not is_other:
+            return start
+        return self._offset(view, max(first, end), since)
 
     def getDefaultReadLimit(self) -> Any:
         return self._options.limits.default()
@@ -256,6 +278,7 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         if view is None:
             raise _data_loss("The stream is gone.", self._options.path)
         first = self._readable_from(view, start, end["batch"])
+        view = _after(view, self._since(first) if _is_other(start, view) else start.get(_SINCE))
         self._register(view, first)
         chunks = [
             chunk
@@ -272,7 +295,7 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
     def commit(self, end: dict[str, Any]) -> None:
         view = self._view()
         if view is not None:
-            self._acknowledge(view, end["batch"])
+            self._acknowledge(_after(view, end.get(_SINCE)), end["batch"])
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -295,17 +318,23 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
     def _register(self, view: StreamView, batch: int) -> None:
         """Says what a named reader needs, as soon as there is a stream: it may begin later."""
         if self._options.reader is not None and not self._is_registered:
-            register(self._files(), self._options.reader, view.stream, batch)
+            register(self._files(), self._options.reader, view.stream, view.needs(batch))
             self._is_registered = True
 
     def _acknowledge(self, view: StreamView, batch: int) -> None:
         """Lets go, for a named reader, of what its query has committed."""
         if self._options.reader is not None and batch != self._acknowledged:
-            acknowledge(self._files(), self._options.reader, view.stream, batch)
+            acknowledge(self._files(), self._options.reader, view.stream, view.needs(batch))
             self._acknowledged = batch
 
-    def _offset(self, view: StreamView, batch: int) -> dict[str, Any]:
-        return {"batch": batch, "log": view.log_id}
+    def _offset(self, view: StreamView, batch: int, since: int | None = None) -> dict[str, Any]:
+        offset = {"batch": batch, "log": view.log_id}
+        return offset if since is None else {**offset, _SINCE: since}
+
+    def _since(self, batch: int) -> int | None:
+        """The first batch of a change feed, which was not told where to start."""
+        is_feed = self._options.answers is Answers.CHANGES
+        return batch if is_feed and not self._options.span.has_start else None
 
     def _starting_batch(self, view: StreamView) -> int:
         span = self._options.span
@@ -362,6 +391,10 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
         if self._options.fails_on_data_loss:
             raise _data_loss(what, self._options.path)
         _log.warning("%s: %s Reading goes on with batch %d.", self._options.path, what, oldest)
+
+
+def _after(view: StreamView, since: int | None) -> StreamView:
+    return view if since is None else view.beginning_at(since)
 
 
 def _is_other(offset: Mapping[str, Any], view: StreamView) -> bool:

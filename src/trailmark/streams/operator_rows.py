@@ -49,12 +49,20 @@ def rows_of_kind(meta: OperatorMeta, records: str) -> RowsOfKind:
         return _plain_rows(form, Stream.OUTPUT, FrameKind.LATE, *late)
     _check_distinct(form)
     if records == _RESULTS:
-        kinds: tuple[FrameKind, ...] = (FrameKind.RESULTS,)
-        results = _Results(form)
-        return RowsOfKind(Stream.OUTPUT, kinds, form.shown_schema, None, results.tables)
+        return _results(form, FrameKind.RESULTS)
     everything = _Everything(form)
     kinds = (FrameKind.RESULTS, FrameKind.FOOTPRINTS)
     return RowsOfKind(Stream.OUTPUT, kinds, everything.schema, None, everything.tables)
+
+
+def tentative_results(meta: OperatorMeta) -> RowsOfKind:
+    """How to read the tentative results of an operator."""
+    return _results(form_of(meta), FrameKind.TENTATIVE)
+
+
+def _results(form: LoggedForm, kind: FrameKind) -> RowsOfKind:
+    results = _Results(form, kind)
+    return RowsOfKind(Stream.OUTPUT, (kind,), form.shown_schema, None, results.tables)
 
 
 def _check_known(form: LoggedForm, records: str) -> None:
@@ -102,11 +110,12 @@ class _Plain:
 class _Results:
     """Results as readers see them."""
 
-    def __init__(self, form: LoggedForm) -> None:
+    def __init__(self, form: LoggedForm, kind: FrameKind) -> None:
         self._form = form
+        self._kind = kind
 
     def tables(self, segment: Segment) -> Iterator[pa.Table]:
-        logged = self._form.table(segment, FrameKind.RESULTS)
+        logged = self._form.table(segment, self._kind)
         if logged is not None:
             yield self._form.shown(logged)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from trailmark.log import Storage
+from trailmark.log import Storage, StreamLog
 from trailmark.records import NO_BATCH, Stream
 from trailmark.status.logs import OperatorFiles
+from trailmark.streams.answers import Answers
 from trailmark.streams.committed import CommittedBatches
 from trailmark.streams.operator_rows import rows_of_kind
 from trailmark.streams.times import Span
@@ -22,9 +23,21 @@ from trailmark.streams.view import (
 )
 
 
-def open_operator_view(storage: Storage, records: str | None) -> StreamView:
+def open_operator_view(
+    storage: Storage,
+    records: str | None,
+    answers: Answers | None = None,
+    *,
+    fails_on_data_loss: bool = True,
+) -> StreamView:
     """The view of an operator's results, or of other records."""
-    return OperatorView(storage, records or "results")
+    if answers in (None, Answers.STABLE):
+        return OperatorView(storage, records or "results")
+    from trailmark.streams.operator_answers import AnswersView, ChangesView
+
+    if answers is Answers.CHANGES:
+        return ChangesView(storage, fails_on_data_loss=fails_on_data_loss)
+    return AnswersView(storage, answers)
 
 
 class OperatorView:
@@ -58,6 +71,12 @@ class OperatorView:
         found = [find_time(log, timestamp_us, self.time_column is not None) for log in self._logs]
         return min((batch for batch in found if batch != NO_BATCH), default=self.end())
 
+    def needs(self, batch: int) -> int:
+        return batch
+
+    def beginning_at(self, batch: int) -> StreamView:
+        return self
+
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
         # Ranges stay ranges: they may be any length, if the name of a file lies.
         wanted: list[Collection[int]] = [
@@ -68,18 +87,28 @@ class OperatorView:
         if span.has_times:
             wanted = [frozenset(batches) for batches in wanted]
             within = sorted(frozenset().union(*wanted))
+        if not within:
+            return
+        planned = self._planned(within[-1])
         for batch in within:
-            chunks = []
-            for log, batches in zip(self._logs, wanted, strict=True):
-                if batch in batches:
-                    footer, _ = log.read_footer(batch)
-                    rows = sum(footer.rows.get(kind, 0) for kind in self._rows.frames)
-                    # Rows are a small part of a segment with footprints. Its size would say little,
-                    # and finding it out costs another look.
-                    size = rows * _row_bytes(self.schema)
-                    chunks.append(Chunk(batch, log.identity.bucket, rows, size))
+            chunks = [
+                planned(log, batch)
+                for log, batches in zip(self._logs, wanted, strict=True)
+                if batch in batches
+            ]
             if chunks:
                 yield StreamBatch(batch, chunks)
+
+    def _planned(self, last: int) -> Callable[[StreamLog, int], Chunk]:
+        """What makes the chunk of a bucket and a batch, of which ``last`` is the last."""
+        return self._chunk
+
+    def _chunk(self, log: StreamLog, batch: int) -> Chunk:
+        footer, _ = log.read_footer(batch)
+        rows = sum(footer.rows.get(kind, 0) for kind in self._rows.frames)
+        # Rows are a small part of a segment with footprints. Its size would say little, and finding
+        # it out costs another look.
+        return Chunk(batch, log.identity.bucket, rows, rows * row_bytes(self.schema))
 
     def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
         if chunk.rows == 0:
@@ -90,7 +119,7 @@ class OperatorView:
                 yield rows_within(rows, self.time_column, span).select(list(columns))
 
 
-def _row_bytes(schema: pa.Schema) -> int:
+def row_bytes(schema: pa.Schema) -> int:
     """About how many bytes a row takes; texts and nested columns are guessed."""
     guess = 32
     return sum(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from trailmark.errors import SettingError, UnknownFormat
 from trailmark.log import Storage, open_storage, read_meta
 from trailmark.log.storage.urls import full_path, is_url
+from trailmark.streams.answers import asked_answers
 from trailmark.streams.times import Span, parse_timestamp
 from trailmark.streams.view import STATE, Columned, StreamView, open_view
 
@@ -20,6 +21,8 @@ def read_table(
     *,
     records: str | None = None,
     operator: object = None,
+    answers: str | None = None,
+    change_feed: bool = False,
     columns: Sequence[str] | None = None,
     starting_batch: int | None = None,
     ending_batch: int | None = None,
@@ -40,6 +43,14 @@ def read_table(
         To rebuild a state, what of the operator is your own code: of an aggregate with a
         `UserFunction` a mapping from the names of values to functions. Or a name that it can be
         imported by, ``"package.module:name"``.
+    answers
+        Of results, where they may be tentative (`tm.union` with ``answer_within``): ``"stable"``
+        (the default), ``"all"``, or ``"current"``, which are the stable ones and those that stand
+        at the end of the last batch that is read. The last two add a column ``tentative``.
+    change_feed
+        The results as what came and went with every batch: with the columns ``tentative``,
+        ``_change_type`` (``insert`` or ``delete``), ``_commit_version`` (the batch) and
+        ``_commit_timestamp``.
     columns
         Only these columns, in this order.
     starting_batch, ending_batch
@@ -66,10 +77,11 @@ def read_table(
         _time(starting_timestamp, "starting_timestamp"),
         _time(ending_timestamp, "ending_timestamp"),
     )
+    asked = asked_answers(answers, records, change_feed=change_feed)
     if records == STATE:
         return _state_table(storage, operator, span, columns)
     check_no_code(operator)
-    return table_of(open_view(storage, records), span, columns)
+    return table_of(open_view(storage, records, asked), span, columns)
 
 
 def check_no_code(operator: object) -> None:
@@ -97,6 +109,7 @@ def table_of(view: StreamView, span: Span, columns: Sequence[str] | None = None)
     """The rows of a span that a view has, as one table."""
     wanted = check_columns(view, columns)
     first, end = bounds(view, span)
+    view = beginning(view, span, first)
     parts = [
         rows
         for batch in view.batches(first, end, span)
@@ -114,6 +127,11 @@ def bounds(view: StreamView, span: Span) -> tuple[int, int]:
     if span.last_batch is not None:
         end = min(end, span.last_batch + 1)
     return first, max(first, end)
+
+
+def beginning(view: StreamView, span: Span, first: int) -> StreamView:
+    """The view of whoever begins with a batch. Who names a start goes on with what he knows."""
+    return view if span.has_start else view.beginning_at(first)
 
 
 def check_columns(view: Columned, columns: Sequence[str] | None) -> list[str]:

@@ -32,6 +32,11 @@ class Span:
         """Whether it is about times at all."""
         return self.first_us is not None or self.last_us is not None
 
+    @property
+    def has_start(self) -> bool:
+        """Whether it says where to begin."""
+        return self.first_batch is not None or self.first_us is not None
+
     def meets(self, times: TimeRange | None) -> bool:
         """Whether some time of a range may be asked for. Rows without a time never are."""
         if not self.has_times:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, Storage, StreamLog, TimeRange, read_meta
 from trailmark.records import NO_BATCH, Stream
+from trailmark.streams.answers import Answers, refuse_written
 from trailmark.streams.description import StreamDescription, is_stream
 from trailmark.streams.files import DataFile, read_file
 from trailmark.streams.manifest import manifest_log, read_manifest
@@ -30,13 +31,18 @@ STATE = "state"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a batch that are read in one go: a bucket's, or those of a data file."""
+    """Rows of a batch that are read in one go: a bucket's, or those of a data file.
+
+    ``tentative`` are the batches whose tentative results are among them, where that is not for the
+    chunk itself to tell.
+    """
 
     batch: int
     bucket: int
     rows: int
     bytes: int
     file: DataFile | None = None
+    tentative: range = range(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,12 @@ class StreamView(Columned, Protocol):
     def find(self, timestamp_us: int) -> int:
         """The first batch that may hold rows of this time or later; the end if none does."""
 
+    def needs(self, batch: int) -> int:
+        """The first batch that has to be kept for whoever goes on with a batch."""
+
+    def beginning_at(self, batch: int) -> StreamView:
+        """The view of whoever has read nothing before a batch."""
+
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
         """The batches from one to before another that may hold rows of a span.
 
@@ -103,8 +115,17 @@ class StreamView(Columned, Protocol):
         """The rows of a chunk that are within the times of a span: these columns, in this order."""
 
 
-def open_view(storage: Storage, records: str | None = None) -> StreamView:
-    """The view of a path: of a written stream, or of an operator's results or other records."""
+def open_view(
+    storage: Storage,
+    records: str | None = None,
+    answers: Answers | None = None,
+    *,
+    fails_on_data_loss: bool = True,
+) -> StreamView:
+    """The view of a path: of a written stream, or of an operator's results or other records.
+
+    Without ``fails_on_data_loss``, a change feed leaves out deletes of what is gone.
+    """
     meta = read_meta(storage)
     if meta is not None and is_union(meta):
         raise SettingError(
@@ -116,10 +137,22 @@ def open_view(storage: Storage, records: str | None = None) -> StreamView:
         # Processes that Spark starts to plan and commit wait for every import: no operator's then.
         from trailmark.streams.operator_view import open_operator_view
 
-        return open_operator_view(storage, records)
+        return open_operator_view(storage, records, answers, fails_on_data_loss=fails_on_data_loss)
     if records not in (None, "results"):
         raise only_rows(records)
-    return WrittenView(storage, meta)
+    return _written_view(storage, meta, answers)
+
+
+def _written_view(storage: Storage, meta: OperatorMeta, answers: Answers | None) -> StreamView:
+    """Its rows as they are; only the stable ones where that is asked for."""
+    if answers in (Answers.CURRENT, Answers.CHANGES):
+        raise refuse_written(answers)
+    view = WrittenView(storage, meta)
+    if answers is Answers.STABLE:
+        from trailmark.streams.stable_rows import StableRows, is_marked
+
+        return StableRows(view) if is_marked(view.schema) else view
+    return view
 
 
 def only_rows(records: str) -> SettingError:
@@ -161,6 +194,12 @@ class WrittenView:
     def find(self, timestamp_us: int) -> int:
         found = find_time(self._log, timestamp_us, self.time_column is not None)
         return self.end() if found == NO_BATCH else found
+
+    def needs(self, batch: int) -> int:
+        return batch
+
+    def beginning_at(self, batch: int) -> StreamView:
+        return self
 
     def batches(self, first: int, end: int, span: Span) -> Iterator[StreamBatch]:
         for batch in wanted_batches(self._log, first, end, span, self.time_column is not None):

@@ -60,6 +60,7 @@ def union(
     answer_within: str | timedelta | None = None,
     on_failure: OnFailure = "process",
     on_correction: OnCorrection = "process",
+    give_up_after: str | timedelta | None = None,
 ) -> DataFrame:
     """Several streams as one, ordered by time.
 
@@ -100,6 +101,10 @@ def union(
     on_correction
         While what was tentative is replaced: the same, or ``"suspend"``, which holds new rows back
         until that is done.
+    give_up_after
+        An input that is missing, and has not moved for so long, is ended: the others go on without
+        it, what there is of it counts, and whatever comes later is late, for all who read that
+        stream. It cannot be undone. Without it the union waits for ever.
 
     Returns
     -------
@@ -121,7 +126,7 @@ def union(
     for name, each in inputs.items():
         if isinstance(each, DataFrame):  # which may read fewer
             columns[name] = _chosen(columns[name], each.columns, name, time)
-    answering = _answering(answer_within, on_failure, on_correction)
+    answering = _answering(answer_within, on_failure, on_correction, give_up_after)
     schema = _schema(columns, time, is_marked=answering is not None)
     options = UnionOptions(
         paths.absolute(path, directory),
@@ -149,15 +154,18 @@ def union(
 
 
 def _answering(
-    within: str | timedelta | None, on_failure: OnFailure, on_correction: OnCorrection
+    within: str | timedelta | None,
+    on_failure: OnFailure,
+    on_correction: OnCorrection,
+    give_up_after: str | timedelta | None,
 ) -> Answering | None:
     check_choice(on_failure, ("process", "delay"), "on_failure")
     check_choice(on_correction, ("process", "delay", "suspend"), "on_correction")
     if within is None:
-        if (on_failure, on_correction) != ("process", "process"):
+        if (on_failure, on_correction, give_up_after) != ("process", "process", None):
             raise SettingError(
                 "Without answer_within a union waits for all its inputs, and nothing is tentative.",
-                where="on_failure, on_correction",
+                where="on_failure, on_correction, give_up_after",
                 fix="Say how long a row may wait: answer_within='3 seconds'.",
             )
         return None
@@ -171,7 +179,14 @@ def _answering(
             "tm.union: with on_correction='suspend' new rows wait until what was tentative is "
             "replaced. After a long failure that takes longer than answer_within."
         )
-    return Answering(within_us, on_failure, on_correction)
+    give_up_us = None if give_up_after is None else parse_duration(give_up_after, "give_up_after")
+    if give_up_us is not None and give_up_us < within_us:
+        raise SettingError(
+            "An input would be ended before anything is answered without it.",
+            where="give_up_after",
+            fix="Give it longer than answer_within: hours, for example. It cannot be undone.",
+        )
+    return Answering(within_us, on_failure, on_correction, give_up_us)
 
 
 def _session(inputs: object) -> SparkSession:

@@ -72,6 +72,8 @@ class UnionOptions:
             given[ANSWER_WITHIN] = str(self.answering.within_us)
             given["onFailure"] = self.answering.on_failure
             given["onCorrection"] = self.answering.on_correction
+            if self.answering.give_up_us is not None:
+                given["giveUpAfter"] = str(self.answering.give_up_us)
         return given
 
     @classmethod
@@ -81,7 +83,9 @@ class UnionOptions:
         answering = None
         if within is not None:
             choices = options["onFailure"], options["onCorrection"]
-            answering = Answering(int(within), *choices)  # type: ignore[arg-type]
+            give_up = options.get("giveUpAfter")
+            give_up_us = None if give_up is None else int(give_up)
+            answering = Answering(int(within), *choices, give_up_us)  # type: ignore[arg-type]
         return cls(
             options["path"],
             json.loads(options["inputs"]),

@@ -31,6 +31,11 @@ from trailmark.streams.heartbeats import (
 from trailmark.streams.manifest import Manifest, joined_times, manifest_log, newest_manifest
 from trailmark.streams.times import EARLIEST, LATEST, count_before
 
+#: The boundary of a stream that has ended: the year 9999.
+END_OF_TIME = 253_402_214_400_000_000
+#: Who says so where nobody has promised anything.
+_NOBODY = "ended"
+
 
 def promised(newest: Manifest | None, heartbeats: Mapping[str, Heartbeat]) -> Boundaries | None:
     """What the newest manifest and the heartbeats since say; None if nobody promises anything."""
@@ -63,6 +68,33 @@ def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -
         _committed(newest).get(writer, NO_BATCH),
     )
     return send(storage, gone)
+
+
+def end_for_good(storage: Storage, now_us: int) -> bool:
+    """Promises for all who write to a stream that nothing will come any more: whatever does is late
+    for every reader.
+
+    False if somebody has written or sent a heartbeat meanwhile.
+    """
+    meta = read_meta(storage)
+    assert meta is not None, "there is a stream"
+    heartbeats = newest_heartbeats(storage)
+    newest, link = newest_manifest(manifest_log(storage, meta))
+    known = promised(newest, heartbeats) or NO_BOUNDARIES
+    ended = True
+    for writer in [*known.writers] or [_NOBODY]:
+        last = Heartbeat(
+            writer,
+            next_number(heartbeats.get(writer)),
+            Said.SILENT,
+            link.batch,
+            END_OF_TIME,
+            known.stream,
+            now_us,
+            _committed(newest).get(writer, NO_BATCH),
+        )
+        ended &= send(storage, last)
+    return ended
 
 
 def _committed(newest: Manifest | None) -> Mapping[str, int]:

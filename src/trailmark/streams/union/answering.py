@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from trailmark.errors import SettingError
@@ -35,11 +35,14 @@ class Answering:
         bound allows.
     on_correction
         While what was tentative is replaced: the same, or whether new rows wait until that is done.
+    give_up_us
+        A stream that does not move for so long is ended; None waits for ever.
     """
 
     within_us: int
     on_failure: OnFailure = "process"
     on_correction: OnCorrection = "process"
+    give_up_us: int | None = None
 
     @property
     def wait_us(self) -> int:
@@ -89,6 +92,33 @@ class Answering:
         if not known or len(known) < len(there):
             return later(ahead.until_us, due_us)
         return later(later(ahead.until_us, min(known)), due_us)
+
+
+class Patience:
+    """Since when streams that are missing have not moved. It begins anew with every process: to end
+    a stream cannot be undone, and no clock but one that never goes back is sure enough."""
+
+    def __init__(self, give_up_us: int | None) -> None:
+        self._give_up_us = give_up_us
+        self._stands: dict[str, tuple[int | None, float]] = {}
+
+    def is_over(
+        self, missing: Sequence[str], boundaries: Mapping[str, int | None], now_us: float
+    ) -> list[str]:
+        """The streams that have been missing for too long."""
+        if self._give_up_us is None:
+            return []
+        self._stands = {
+            name: stood
+            if (stood := self._stands.get(name)) is not None and stood[0] == boundaries[name]
+            else (boundaries[name], now_us)
+            for name in missing
+        }
+        return [
+            name
+            for name, (_, since_us) in self._stands.items()
+            if now_us - since_us >= self._give_up_us
+        ]
 
 
 class Pace:

@@ -9,12 +9,12 @@ from trailmark.streams.boundaries import later
 from trailmark.streams.times import EARLIEST, LATEST
 from trailmark.streams.union.ahead import Ahead, Phase, moved_on
 from trailmark.streams.union.amounts import Amounts
-from trailmark.streams.union.answering import Answering, Pace
+from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.rows import Piece
-from trailmark.streams.union.telling import tell_of_phases, tell_of_timeless
+from trailmark.streams.union.telling import tell_of_end, tell_of_phases, tell_of_timeless
 
 #: Single batches that are remembered beside those that follow one another.
 _MOST_EARLY = 16
@@ -61,6 +61,7 @@ class Deciding:
         self._begun: dict[str, Reached] = {}
         self._arrivals = None if answering is None else Arrivals(answering.wait_us)
         self._pace = None if answering is None else Pace(answering.batch_us)
+        self._patience = Patience(None if answering is None else answering.give_up_us)
 
     def end_with_next_look(self) -> None:
         """What comes after the streams are looked at once more is not seen any more."""
@@ -76,6 +77,7 @@ class Deciding:
             looks = {each.name: each.look(standing[each.name]) for each in self._inputs}
             self._target = looks if self._ends else None
         boundaries = {name: self._slice_of(look.boundary_us) for name, look in looks.items()}
+        self._give_up(start, boundaries)
         complete_us = _least(boundaries)
         due_us = self._due(standing, looks, boundaries)
         until_us = self._until(start, complete_us, boundaries, due_us)
@@ -181,6 +183,14 @@ class Deciding:
         now_us = self._now_us()
         self._arrivals.saw(now_us, rows_end_us, furthest_us)
         return self._arrivals.due_us(now_us, furthest_us)
+
+    def _give_up(self, start: Decision, boundaries: Mapping[str, int | None]) -> None:
+        """Ends streams that have been missing for too long; the next look sees it."""
+        missing = () if start.ahead is None else start.ahead.missing
+        over = self._patience.is_over(missing, boundaries, self._now_us())
+        for each in self._inputs:
+            if each.name in over:
+                tell_of_end(each.name, start, each.give_up(self._clock()))
 
     def _until(
         self,

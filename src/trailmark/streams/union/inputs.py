@@ -15,7 +15,7 @@ from trailmark.streams.description import StreamDescription
 from trailmark.streams.files import DataFile, read_column
 from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats, settle
 from trailmark.streams.manifest import Manifest, joined_times, manifest_log, read_manifest
-from trailmark.streams.promises import promised
+from trailmark.streams.promises import end_for_good, promised
 from trailmark.streams.times import EARLIEST, count_before
 from trailmark.streams.union.decision import Reached
 from trailmark.streams.view import Tail
@@ -136,6 +136,10 @@ class UnionInput:
         """Those before ``end`` that may hold rows which are not released yet."""
         self._seen = {batch: self._read(batch) for batch in [*at.early, *range(at.first, end)]}
         return list(self._seen.values())
+
+    def give_up(self, now_us: int) -> bool:
+        """Ends the stream for all who read it; False if somebody writes to it after all."""
+        return end_for_good(self.storage, now_us)
 
     def latest_us(self, at: Reached, end: int) -> int | None:
         """The latest time in batches before ``end`` that may hold rows which are not released."""

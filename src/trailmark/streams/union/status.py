@@ -97,6 +97,8 @@ class UnionStatus:
             "decision": decision.number,
             "released_us": decision.released_us,
             "late_rows": decision.late_rows,
+            "phase": decision.phase.value,
+            "ahead": None if decision.ahead is None else decision.ahead.to_json(),
             "waits_for": None if self.slowest is None else self.slowest.name,
             "inputs": {each.name: _described(each) for each in self.inputs},
             "problem": self.problem,

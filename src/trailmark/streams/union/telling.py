@@ -43,6 +43,18 @@ def tell_of_phases(start: Decision, end: Decision) -> None:
         )
 
 
+def tell_of_end(name: str, start: Decision, is_ended: bool) -> None:
+    """That a stream is not waited for any more."""
+    if is_ended:
+        reached = start.inputs.get(name)
+        _log.warning(
+            "union: input %s has been missing for too long (give_up_after) and is ended: it was "
+            "complete up to %s, and what comes to it from now on is late for all who read it.",
+            name,
+            _time(None if reached is None else reached.boundary_us),
+        )
+
+
 def tell_of_timeless(name: str, batches: Sequence[SeenBatch]) -> None:
     """Files of which no row has a time are in no piece, so nobody else would."""
     for batch in batches:

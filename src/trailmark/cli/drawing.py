@@ -10,6 +10,7 @@ from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
 from trailmark.engine.refused import Refusal
+from trailmark.engine.tentative import STABLE
 from trailmark.operators.kinds import title_of
 from trailmark.records import NO_BATCH, Loss
 from trailmark.status import Activity, BucketStatus, OperatorStatus
@@ -51,7 +52,7 @@ def _position(status: OperatorStatus) -> str:
     if status.written_us is not None:
         ago = max(0, status.looked_us - status.written_us)
         text += f", written {units.duration(ago)} ago"
-    return text
+    return text if status.phase == STABLE else f"{text}, {status.phase}"
 
 
 def _bucket_row(bucket: BucketStatus) -> list[Cell]:
@@ -133,6 +134,8 @@ def _activity_text(activities: Sequence[Activity]) -> str:
         f"footprints: {total['footprints_opened']:,} open, {total['footprints_checked']:,} check, "
         f"late: {units.some(total['late_rows'], 'tuple')}"
     )
+    if total["tentative"]:
+        text += f", tentative: {units.some(total['tentative'], 'result')}"
     if total["null_times"]:
         text += f", without a time: {total['null_times']:,}"
     return text

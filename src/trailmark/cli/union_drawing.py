@@ -22,6 +22,7 @@ def draw_union(status: UnionStatus, path: str, paint: Paint) -> list[str]:
         f"{paint(path, 'bold')}: union of {units.some(len(status.inputs), 'stream')} by "
         f"{union.time}, in slices of {slices}",
         _position(status),
+        *_phase(status),
         "",
         *columns(_TITLES, [_row(each) for each in status.inputs], paint, left=_LEFT),
     ]
@@ -31,11 +32,24 @@ def draw_union(status: UnionStatus, path: str, paint: Paint) -> list[str]:
 
 def _position(status: UnionStatus) -> str:
     decision = status.decision
-    if decision.released_us is None:
+    if decision.until_us is None:
         return "nothing is released yet"
-    text = f"released up to {units.moment(decision.released_us)}, in batch {decision.number}"
+    text = "nothing is released yet"
+    if decision.released_us is not None:
+        text = f"released up to {units.moment(decision.released_us)}, in batch {decision.number}"
     waits = "" if status.slowest is None else f", waits for {status.slowest.name}"
     return f"{text}{waits}; late rows: {decision.late_rows:,}"
+
+
+def _phase(status: UnionStatus) -> list[str]:
+    """What is tentative, where something is."""
+    ahead = status.decision.ahead
+    if ahead is None:
+        return []
+    ago = units.duration(max(0, status.looked_us - ahead.began_us))
+    missing = f", without {', '.join(ahead.missing)}" if ahead.missing else ""
+    until = units.moment(ahead.until_us)
+    return [f"{ahead.phase.value} for {ago}: tentative up to {until}{missing}"]
 
 
 def _row(each: InputStatus) -> list[Cell]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trailmark.checkpoint.account import Account
+from trailmark.engine.tentative import STABLE, phase_of
 from trailmark.log import Footer, OperatorMeta, Origin, Storage, StreamLog
 from trailmark.records import FrameKind, Stream
 from trailmark.recovery import Lost
@@ -76,7 +77,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An operator at the end of a batch: sums over its buckets, and the longest prediction."""
+    """An operator at the end of a batch: sums over its buckets, and the longest prediction.
+
+    ``phase`` is what the unions behind it are doing, and ``tentative`` how many results of the
+    batch are tentative.
+    """
 
     batch: int
     tuples: int
@@ -89,6 +94,8 @@ class Progress:
     footprints: int
     is_reachable: bool
     recoveries: tuple[Recovery, ...]
+    phase: str = STABLE
+    tentative: int = 0
 
 
 def read_progress(storage: Storage, meta: OperatorMeta, batch: int) -> Progress:
@@ -110,6 +117,8 @@ def read_progress(storage: Storage, meta: OperatorMeta, batch: int) -> Progress:
         footprints=sum(footer.rows.get(FrameKind.FOOTPRINTS, 0) for footer in footers),
         is_reachable=all(account.is_reachable for account in accounts),
         recoveries=tuple(_recoveries(footers)),
+        phase=phase_of(footers[0]),
+        tentative=sum(footer.rows.get(FrameKind.TENTATIVE, 0) for footer in footers),
     )
 
 

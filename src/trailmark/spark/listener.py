@@ -22,6 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from trailmark.engine.commits import RunMarks
 from trailmark.engine.progress import Progress, Recovery, read_progress
+from trailmark.engine.tentative import STABLE
 from trailmark.errors import LogError, StorageError
 from trailmark.log import OperatorMeta, Storage, open_storage, read_meta
 from trailmark.spark import paths
@@ -42,6 +43,7 @@ class _Followed:
         self._marks: dict[tuple[str, UUID], RunMarks] = {}
         self._newest: dict[str, tuple[UUID, int, Progress | None]] = {}
         self._unreachable: set[str] = set()
+        self._phases: dict[str, str] = {}
 
     def begin(self, query_id: UUID, run: UUID) -> None:
         """Takes note of what was marked in a query's operators before a run of it."""
@@ -105,6 +107,17 @@ class _Followed:
             f"{found.open_windows:,}",
             found.predicted_us / 1000,
         )
+        before = self._phases.get(path, STABLE)
+        if found.phase != before:
+            self._phases[path] = found.phase
+            _log.warning(
+                "%s: %s after %s, from batch %d on, which has %s tentative results",
+                path,
+                found.phase,
+                before,
+                found.batch,
+                f"{found.tentative:,}",
+            )
         if not found.is_reachable and path not in self._unreachable:
             self._unreachable.add(path)
             _log.warning(

@@ -9,6 +9,7 @@ from typing import Any
 from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.wording import policy_title
 from trailmark.engine.refused import Refusal
+from trailmark.engine.tentative import STABLE
 from trailmark.records import NO_BATCH
 from trailmark.recovery import Lost
 from trailmark.status.readers import ReaderStatus
@@ -47,6 +48,7 @@ class Activity:
     late_rows: int
     late_updates: int
     null_times: int
+    tentative: int = 0
 
     @property
     def footprints(self) -> int:
@@ -117,6 +119,8 @@ class BucketStatus:
         The last recovery among those.
     problem
         Why the newest footer cannot be used; empty if it can.
+    phase
+        What the unions behind it were doing in that batch.
     """
 
     bucket: int
@@ -133,6 +137,7 @@ class BucketStatus:
     recent: Activity | None = None
     recovery: Recovered | None = None
     problem: str = ""
+    phase: str = STABLE
 
     @property
     def bytes(self) -> int:
@@ -198,6 +203,7 @@ class BucketStatus:
             "aside": {"files": files, "bytes": bytes_aside},
             "bytes": self.bytes,
             "problem": self.problem,
+            "phase": self.phase,
         }
 
 
@@ -252,6 +258,11 @@ class OperatorStatus:
         return min(bucket.committed for bucket in self.buckets)
 
     @property
+    def phase(self) -> str:
+        """What the unions behind it were doing in the newest batch."""
+        return max(self.buckets, key=lambda bucket: bucket.batch).phase
+
+    @property
     def written_us(self) -> int | None:
         """When the newest batch was written."""
         return max((b.written_us for b in self.buckets if b.written_us is not None), default=None)
@@ -302,6 +313,7 @@ class OperatorStatus:
             "whole_batch": self.whole_batch,
             "committed_batch": self.committed,
             "written_us": self.written_us,
+            "phase": self.phase,
             **{name: sum(getattr(each, name) for each in self.accounts) for name in totals},
             "predicted_us": self.predicted_us,
             "is_reachable": self.is_reachable,

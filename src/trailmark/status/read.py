@@ -10,6 +10,7 @@ from trailmark.checkpoint.account import Account
 from trailmark.engine import commits
 from trailmark.engine.refused import REFUSED, Refusal, read_refusal
 from trailmark.engine.spark_commits import SparkCommits
+from trailmark.engine.tentative import phase_of
 from trailmark.log import Clock, Entry, Footer, Storage, wall_clock_us
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import log_directory
@@ -169,6 +170,7 @@ def _with_figures(status: BucketStatus, footers: Sequence[Footer]) -> BucketStat
         recent=activity_of(footers),
         recovery=None if recovered is None else _recovered(recovered),
         problem=problem,
+        phase=phase_of(newest),
     )
 
 
@@ -185,6 +187,7 @@ def activity_of(footers: Sequence[Footer]) -> Activity:
         late_rows=_sum(footers, "late_rows"),
         late_updates=_sum(footers, "late_updates"),
         null_times=_sum(footers, "null_times"),
+        tentative=sum(footer.rows.get(FrameKind.TENTATIVE, 0) for footer in footers),
     )
 
 

@@ -69,7 +69,8 @@ class Forking:
             for segment in again:
                 earlier = read_tentative(segment, ports) or _no_rows(ports)
                 facts = Tentative.logged(segment.footer, segment.origin)
-                assert facts is not None, "it has tentative tuples"
+                if facts is None:
+                    raise segment.origin.mismatch(0, "nothing is tentative, and yet it stands")
                 now_us = logged_time(segment.footer, CLOCK, segment.origin)
                 number += 1
                 fork.process(_as_batch(number, earlier, facts, now_us, given.watermark))

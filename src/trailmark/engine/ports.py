@@ -21,6 +21,8 @@ from trailmark.windows.spec import event_times
 
 #: Attributes of footers where there are several ports.
 PORT_TIMES, PORT_WATERMARKS = "port_times", "port_watermarks"
+#: The event times of tentative tuples, by port, where there are some.
+TENTATIVE_TIMES = "tentative_times"
 #: Odd, so that no bit of a digest is lost: rows that change ports change the digest.
 _MIX = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
@@ -77,8 +79,9 @@ class PortTimes:
 
 
 def port_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """What the footer of an input segment says of several ports, for that of the output."""
-    names = (PORT_TIMES, PORT_WATERMARKS)
+    """What the footer of an input segment says of several ports, and of tentative tuples, for that
+    of the output."""
+    names = (PORT_TIMES, PORT_WATERMARKS, TENTATIVE_TIMES)
     return {name: attributes[name] for name in names if name in attributes}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from trailmark.engine.ports import PortTimes
+from trailmark.engine.ports import TENTATIVE_TIMES, PortTimes
 from trailmark.log import Footer, Origin, TimeRange
 from trailmark.log.json_text import object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH
@@ -19,8 +19,10 @@ from trailmark.operators.protocol import Port
 from trailmark.records import MOST_PORTS
 from trailmark.values import dataclass
 
-#: Attributes of footers: what is tentative, and the event times of tentative tuples by port.
-TENTATIVE, _TIMES = "tentative", "tentative_times"
+#: Attribute of footers: what is tentative.
+TENTATIVE = "tentative"
+#: What a union is doing that is ahead of nothing.
+STABLE = "STABLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +153,12 @@ class Tentative:
 
 def times_attribute(times: PortTimes) -> dict[str, Any]:
     """The event times of tentative tuples, as a footer has them."""
-    return {_TIMES: [each and [each.min_us, each.max_us] for each in times.ranges]}
+    return {TENTATIVE_TIMES: [each and [each.min_us, each.max_us] for each in times.ranges]}
 
 
 def logged_times(footer: Footer, ports: int, origin: Origin) -> Sequence[TimeRange | None]:
     """The event times of tentative tuples that a footer tells of, by port."""
-    stored = footer.attributes.get(_TIMES)
+    stored = footer.attributes.get(TENTATIVE_TIMES)
     if stored is None:
         return (None,) * ports
     try:
@@ -164,7 +166,7 @@ def logged_times(footer: Footer, ports: int, origin: Origin) -> Sequence[TimeRan
             raise ValueError(f"no times of {ports} inputs")
         return tuple(None if each is None else TimeRange.from_json(*each) for each in stored)
     except (TypeError, ValueError) as error:
-        raise origin.mismatch(0, f"{_TIMES!r} cannot be read ({error})") from error
+        raise origin.mismatch(0, f"{TENTATIVE_TIMES!r} cannot be read ({error})") from error
 
 
 def marks_ahead(
@@ -188,6 +190,13 @@ def marks_ahead(
             reached += [each.max_us - port.delay_us for each in of_bucket if each is not None]
         found.append(max((each for each in reached if each is not None), default=None))
     return tuple(found)
+
+
+def phase_of(footer: Footer) -> str:
+    """What the unions behind an operator were doing in a batch, for those who look."""
+    stored = footer.attributes.get(TENTATIVE)
+    phase = stored.get("phase") if isinstance(stored, dict) else None
+    return phase if isinstance(phase, str) else STABLE
 
 
 def worst_phase(unions: Sequence[Upstream]) -> str:

@@ -62,7 +62,10 @@ class DueBatch:
             footers = self._footers(self._newest)
             if footers is None:
                 return
-            if self._has_times and Watermark.behind(footers, self._ports).has_moved:
+            if self._has_times and (
+                Watermark.behind(footers, self._ports).has_moved
+                or Watermark.is_fork_due(footers, self._ports)
+            ):
                 self.after = self._newest
             self._alarm_us = _earliest_alarm(footers)
             self._judged = self._newest

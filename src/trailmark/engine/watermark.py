@@ -109,6 +109,24 @@ class Watermark:
             named[TENTATIVE] = self.tentative.to_json()
         return named
 
+    @classmethod
+    def is_fork_due(cls, footers: Sequence[Footer], ports: Sequence[Port]) -> bool:
+        """Whether tentative tuples have moved their watermark, so that the next batch may have
+        other tentative results though nothing comes; from a footer of each bucket."""
+        origin = _origin(footers[0])
+        before = Tentative.logged(footers[0], origin)
+        if before is None:
+            return False
+        stable = cls.behind(footers, ports)
+        reached = marks_ahead(
+            stable.ports or (stable.at,),
+            InputsTold(()),
+            before,
+            [logged_times(footer, len(ports), _origin(footer)) for footer in footers],
+            ports,
+        )
+        return cls._of(reached, None, ports).at != before.at
+
     @property
     def has_moved(self) -> bool:
         """Whether it may close windows that the batch before could not."""

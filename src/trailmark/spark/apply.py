@@ -27,6 +27,7 @@ from trailmark.spark.apply_arguments import (
 )
 from trailmark.spark.arguments import CommonArguments, check_dataframe
 from trailmark.spark.initial import InitialState
+from trailmark.spark.marks import unmarked
 from trailmark.spark.operate import Operation, operate
 from trailmark.spark.schemas import arrow_schema
 from trailmark.spark.types import arrow_type, spreads_rows
@@ -164,7 +165,7 @@ def _made(
     has_initial: bool,
 ) -> Keyed | Whole:
     """The operator for the columns of the DataFrame."""
-    columns = arrow_schema(df.schema.toNullable(), "df", "a log")
+    columns = arrow_schema(unmarked(df.schema).toNullable(), "df", "a log")
     if not is_keyed(operator):
         return Whole(columns, operator, output=output, by=keys or [], order_by=order_by)
     assert keys is not None
@@ -209,7 +210,7 @@ def _spread_by(df: DataFrame, keys: list[str] | None) -> tuple[str, ...]:
                     fix="Use numbers, strings, booleans, dates, timestamps or decimals.",
                 )
         return tuple(keys)
-    names = tuple(field.name for field in df.schema if spreads_rows(field.dataType))
+    names = tuple(field.name for field in unmarked(df.schema) if spreads_rows(field.dataType))
     if not names:
         raise SettingError(
             "No column is of a type by which rows could be spread over the buckets.",

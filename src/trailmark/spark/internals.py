@@ -153,16 +153,16 @@ def source_row_by_row(df: DataFrame, note: str) -> Source | None:
         return None
 
 
-def reads_without_note(df: DataFrame, note: str, source: str, option: str) -> bool:
-    """Whether a DataFrame reads a source that has an option, and no node in between puts a ``note``
-    into the metadata of a column. Where plans cannot be read, it may."""
+def reads_without_note(df: DataFrame, note: str, is_wanted: Callable[[Source], bool]) -> bool:
+    """Whether a DataFrame reads a certain source, and no node in between puts a ``note`` into the
+    metadata of a column. Where plans cannot be read, nobody knows of any source."""
     try:
-        return _reads_without_note(df._jdf.queryExecution().analyzed(), note, source, option)
+        return _reads_without_note(df._jdf.queryExecution().analyzed(), note, is_wanted)
     except _GONE:
-        return True
+        return False
 
 
-def _reads_without_note(plan: Any, note: str, source: str, option: str) -> bool:
+def _reads_without_note(plan: Any, note: str, is_wanted: Callable[[Source], bool]) -> bool:
     if plan.nodeName() == "Project" and any(
         each.nodeName() == "Alias"
         and each.explicitMetadata().isDefined()
@@ -172,9 +172,9 @@ def _reads_without_note(plan: Any, note: str, source: str, option: str) -> bool:
         return False
     below = _listed(plan.children())
     if below:
-        return any(_reads_without_note(each, note, source, option) for each in below)
+        return any(_reads_without_note(each, note, is_wanted) for each in below)
     found = _source(plan)
-    return found is not None and found.format == source and option in dict(found.options)
+    return found is not None and is_wanted(found)
 
 
 def _source(leaf: Any) -> Source | None:

@@ -15,7 +15,8 @@ from pyspark.sql import types as spark
 
 from trailmark.errors import SettingError
 from trailmark.spark.control import named
-from trailmark.spark.internals import reads_without_note, stream_sources
+from trailmark.spark.internals import Source, reads_without_note, stream_sources
+from trailmark.spark.source import TrailmarkSource
 from trailmark.spark.task import MARK as TENTATIVE
 from trailmark.spark.union_source import ANSWER_WITHIN, UnionSource
 
@@ -35,30 +36,49 @@ def marked_field(paths: tuple[str, ...]) -> spark.StructField:
 def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
     """The unions whose tentative rows are marked in a DataFrame; none if all its rows stand.
 
-    One that has lost its marks is refused.
+    One that has lost its marks is refused, and one whose marks are those of another query.
     """
     if not df.isStreaming:
         return ()
-    found = [field for field in df.schema if _MARK in (field.metadata or {})]
+    found = [field for field in df.schema if _is_mark(field)]
     if len(found) > 1:
         raise SettingError(
             "Rows are marked twice as tentative or not: the DataFrame has several such columns.",
             where=argument,
             fix="Join marked streams with tm.join, which keeps track of both.",
         )
-    if found:
-        (field,) = found
-        if field.name != TENTATIVE or not isinstance(field.dataType, spark.BooleanType):
-            raise _lost(argument, f"it is column {field.name!r} now")
-        return tuple(json.loads(field.metadata[_MARK]))
-    if _may_be_tentative(df):
-        raise _lost(argument, "it has no such column")
-    return ()
+    if not found:
+        if reads_without_note(df, _STABLE, _may_be_tentative):
+            raise _lost(argument, "there is no column that has it")
+        return ()
+    (field,) = found
+    if field.name != TENTATIVE or not isinstance(field.dataType, spark.BooleanType):
+        raise _lost(argument, f"it is column {field.name!r} now")
+    paths = tuple(json.loads(field.metadata[_MARK]))
+    here = {path for each in stream_sources(df) if _is_union(each) for path in each.paths}
+    if not here.issuperset(paths):
+        raise SettingError(
+            "Rows may be tentative by a union of another query, and nobody here could tell what "
+            "becomes of them.",
+            where=argument,
+            fix="Take the rows that stand: tm.stable(df), or the option answers='stable' when they "
+            "are read.",
+        )
+    return paths
 
 
 def is_marked(df: DataFrame) -> bool:
     """Whether the rows of a DataFrame are marked."""
-    return any(_MARK in (field.metadata or {}) for field in df.schema)
+    return any(map(_is_mark, df.schema))
+
+
+def unmarked(schema: spark.StructType) -> spark.StructType:
+    """The columns that operators compute with: without the mark."""
+    return spark.StructType([field for field in schema if not _is_mark(field)])
+
+
+def _is_mark(field: spark.StructField) -> bool:
+    return _MARK in (field.metadata or {})
 
 
 def stable(df: DataFrame) -> DataFrame:
@@ -71,13 +91,15 @@ def stable(df: DataFrame) -> DataFrame:
     Parameters
     ----------
     df
-        A DataFrame with the mark; one without is returned as it is.
+        A DataFrame with the mark; one whose rows all stand is returned as it is.
 
     Examples
     --------
     >>> sure = tm.stable(counts)                                    # doctest: +SKIP
     """
-    if not marks_of(df):
+    marks = [field for field in df.schema if field.name == TENTATIVE]
+    if not any(isinstance(field.dataType, spark.BooleanType) for field in marks):
+        marks_of(df)  # it may have been lost
         return df
     rest = [name for name in df.columns if name != TENTATIVE]
     if not rest:
@@ -87,22 +109,22 @@ def stable(df: DataFrame) -> DataFrame:
     return df.where(~named(TENTATIVE)).select(*kept, *(named(each) for each in others))
 
 
-def _may_be_tentative(df: DataFrame) -> bool:
-    """Whether rows of a union that does not wait get into a DataFrame other than by `stable`."""
-    options = [dict(each.options) for each in stream_sources(df) if _is_union(each.format)]
-    if not any(ANSWER_WITHIN in each for each in options):
-        return False
-    return reads_without_note(df, _STABLE, UnionSource.name(), ANSWER_WITHIN)
+def _may_be_tentative(source: Source) -> bool:
+    """Whether some of the rows of a source are tentative."""
+    options = {name.lower(): value for name, value in source.options}
+    if source.format == TrailmarkSource.name():
+        return options.get("answers", "").lower() == "all"
+    return _is_union(source) and ANSWER_WITHIN.lower() in options
 
 
-def _is_union(name: str) -> bool:
-    return name == UnionSource.name()
+def _is_union(source: Source) -> bool:
+    return source.format == UnionSource.name()
 
 
 def _lost(argument: str, what: str) -> SettingError:
     return SettingError(
-        "The rows come from a union that gives out tentative ones (answer_within), and the mark "
-        f"that tells which was lost on the way: {what}.",
+        "Some of the rows are tentative, by a union (answer_within) or as they are read "
+        f"(answers='all'), and the mark that tells which was lost on the way: {what}.",
         where=argument,
         fix=f"Keep the column {TENTATIVE!r} as it is, or take the rows that stand with "
         "tm.stable(df) before it is dropped.",

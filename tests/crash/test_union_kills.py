@@ -1,5 +1,6 @@
 """kill -9 of a driver that merges three streams and counts their rows in windows, while others go
-on writing: every row counts once, in its order."""
+on writing: every row counts once, in its order. Also while it answers without one of them, and
+while it replaces these answers."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from tests.support.spark_runs import Application
 from tests.support.stream_query import KEYS, Step
 from tests.support.stream_steps import newest_commit
 from trailmark.log import LocalStorage
+from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.decisions import newest_decision
 
 _START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -50,13 +52,19 @@ class _Writers:
         #: Time in seconds, place of the input, id and key of every row.
         self.rows: list[tuple[float, int, int, int]] = []
 
-    def go_on(self, turns: int) -> None:
+    def go_on(self, turns: int, without: str = "") -> None:
         """Everybody writes a while, each at a pace of its own; no row is later than the delay."""
         for _ in range(turns):
             for place, name in enumerate(self.paths):
-                if self._rng.random() < 0.3:
+                if self._rng.random() < 0.3 or name == without:
                     continue
                 self._append(place, name)
+
+    def catch_up(self, name: str) -> None:
+        """Writes until a stream is where the others are."""
+        place = list(self.paths).index(name)
+        while self._now_s[name] < max(self._now_s.values()):
+            self._append(place, name)
 
     def _append(self, place: int, name: str) -> None:
         found: list[tuple[float, int, int, int]] = []
@@ -98,32 +106,51 @@ def test_a_killed_union_counts_every_row_once_and_in_order(tmp_path: Path, seed:
         str(tmp_path / "checkpoint"),
         operator=str(tmp_path / "counts"),
         inputs=writers.paths,
+        # Few rows, so that there is more than one batch to what is replaced.
+        options={"answer_within": "1 second", "max_rows_per_trigger": "150"},
     )
-    for _ in range(3):
+    union = LocalStorage(f"{step.operator}-union")
+    for killed_in in (Phase.STABLE, Phase.UP_FAILURE, Phase.STABILIZATION):
         before = newest_commit(step.checkpoint)
-        writers.go_on(4)
+        missing = "asia" if killed_in is Phase.UP_FAILURE else ""
+        writers.go_on(8, missing)
         with Application.of_steps(tmp_path / "app", [step]) as application:
             application.wait_for_batch(step, before + 1)
-            until = time.monotonic() + rng.uniform(0, 2)
-            while time.monotonic() < until:
-                writers.go_on(1)
-                time.sleep(0.05)
+            if killed_in is Phase.STABILIZATION:
+                writers.catch_up("asia")
+            until = time.monotonic() + 60
+            while (phase := newest_decision(union).phase) is not killed_in:
+                assert time.monotonic() < until, f"{phase}, not {killed_in}"
+                if killed_in is not Phase.STABILIZATION:
+                    writers.go_on(1, missing)
+                time.sleep(0.02)
+            time.sleep(rng.uniform(0, 0.5))
             application.kill_driver(with_workers=rng.random() < 0.5)
     writers.finish()
     with Application.of_steps(tmp_path / "app", [step.ending()]) as application:
         application.finish()
-    assert newest_decision(LocalStorage(f"{step.operator}-union")).late_rows == 0
+    assert newest_decision(union).late_rows == 0
+    assert newest_decision(union).phase is Phase.STABLE
     assert len(writers.rows) > 500
-    assert _counted(step.target) == writers.expected()
+    stable, tentative = _counted(step.target)
+    assert stable == writers.expected()
+    assert tentative, "there were answers without asia"
 
 
-def _counted(out: str) -> dict[tuple[int, int], tuple[int, int, str]]:
+def _counted(
+    out: str,
+) -> tuple[dict[tuple[int, int], tuple[int, int, str]], list[tuple[int, int]]]:
+    """What stands, once for each key and window, and of which of these there were answers."""
     found: dict[tuple[int, int], tuple[int, int, str]] = {}
+    tentative: list[tuple[int, int]] = []
     for path in sink_files(out):
         row: dict[str, Any]
         for row in pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read().to_pylist():
             begin = row["window"]["start"].replace(tzinfo=timezone.utc)
             key = (row["key"], int((begin - _START).total_seconds()))
+            if row["tentative"]:
+                tentative.append(key)
+                continue
             assert key not in found, f"window {key} came twice"
             found[key] = (row["n"], row["total"], row["sources"])
-    return found
+    return found, tentative

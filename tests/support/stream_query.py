@@ -54,7 +54,8 @@ class Step:
     ``does`` is ``write`` (Parquet files into a stream, one file a batch), ``copy`` (a stream, or
     the results of an operator, into a stream), ``aggregate`` (a stream through an operator at
     ``operator`` into Parquet files) or ``union`` (the streams of ``inputs``, through an operator
-    with time windows, into Parquet files).
+    with time windows, into Parquet files; ``options`` may have ``answer_within`` and
+    ``max_rows_per_trigger``).
     """
 
     name: str
@@ -117,8 +118,15 @@ def _rows(spark: SparkSession, step: Step) -> DataFrame:
 
 
 def _union(step: Step) -> DataFrame:
+    most = step.options.get("max_rows_per_trigger")
     union = tm.union(
-        step.inputs, time="time", path=f"{step.operator}-union", interval="1 second", reader="union"
+        step.inputs,
+        time="time",
+        path=f"{step.operator}-union",
+        interval="1 second",
+        reader="union",
+        answer_within=step.options.get("answer_within"),
+        max_rows_per_trigger=None if most is None else int(most),
     )
     return tm.aggregate(
         union,

@@ -14,7 +14,8 @@ def test_public_names_are_sorted_and_complete() -> None:
     assert list(trailmark.__all__) == sorted(trailmark.__all__)
     later = {  # imported when they are asked for
         *("aggregate", "apply", "barrier", "explain", "explanation", "join", "listen"),
-        *("read_table", "register", "stream_writer", "testing", "union", "with_heartbeat"),
+        *("read_table", "register", "stable", "stream_writer", "testing", "union"),
+        "with_heartbeat",
         *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "Incremental"),
         *("NoCheckpoint", "Periodic", "SlowWindows", "UpstreamBackup"),
     }

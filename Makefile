@@ -46,6 +46,10 @@ test: lint $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 demo: java ## Kill a query on Spark, see it recover, and compare its results
 	@$(SPARK) $(BIN)/python -m demo
 
+.PHONY: demo-stall
+demo-stall: java ## Stop one of three streams, see what is answered without it, and what replaces that
+	@$(SPARK) $(BIN)/python -m demo.stall
+
 .PHONY: soak
 soak: setup ## Random crash cases of every operator and meetings for SOAK_SECONDS (SOAK_SEED to repeat one)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from demo.failure import DemoFailure
-from demo.places import RECOVER_WITHIN
+from demo.places import RECOVER_WITHIN, directory
 
 _PICTURE = Path(__file__).parent / "out" / "throughput.png"
 #: With fewer there is no middle to be killed in.
@@ -50,23 +47,10 @@ def _demonstrate(options: argparse.Namespace) -> bool:
 
     workload = Workload(options.files, options.orders_per_file, options.items)
     with (
-        _directory("trailmark-demo-", keep=options.keep) as root,
-        _directory(f"trailmark-demo-cache-{os.getpid()}-", within=_shared_memory()) as cache,
+        directory("trailmark-demo-", keep=options.keep) as root,
+        directory(f"trailmark-demo-cache-{os.getpid()}-", within=_shared_memory()) as cache,
     ):
         return demonstrate(workload, root, cache, options.recover_within, options.picture)
-
-
-@contextmanager
-def _directory(prefix: str, *, within: str | None = None, keep: bool = False) -> Iterator[Path]:
-    """A temporary directory that goes away unless it is kept."""
-    path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
-    try:
-        yield path
-    finally:
-        if keep:
-            print(f"\nWorking directory: {path}")
-        else:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _shared_memory() -> str | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,3 +29,16 @@ class Places:
     @property
     def progress(self) -> Path:
         return self.root / "progress.jsonl"
+
+
+@contextmanager
+def directory(prefix: str, *, within: str | None = None, keep: bool = False) -> Iterator[Path]:
+    """A temporary directory that goes away unless it is kept."""
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+    try:
+        yield path
+    finally:
+        if keep:
+            print(f"\nWorking directory: {path}")
+        else:
+            shutil.rmtree(path, ignore_errors=True)

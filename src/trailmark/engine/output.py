@@ -75,7 +75,16 @@ def logged_report(operator: AnyOperator, bucket: int, segment: Segment) -> Batch
     """The report of a batch that is in the log, with the results that were logged then."""
     results = segment.rows(FrameKind.RESULTS, operator.logged_schema)
     has_late = FrameKind.LATE in segment.frames
-    has_tentative = FrameKind.TENTATIVE in segment.frames
+    tentative = None
+    if Tentative.logged(segment.footer, segment.origin) is not None:
+        has_some = FrameKind.TENTATIVE in segment.frames
+        tentative = operator.publish(
+            contiguous(
+                segment.rows(FrameKind.TENTATIVE, operator.logged_schema)
+                if has_some
+                else operator.logged_schema.empty_table()
+            )
+        )
 
     def count(name: str) -> int:
         try:
@@ -95,9 +104,5 @@ def logged_report(operator: AnyOperator, bucket: int, segment: Segment) -> Batch
         footprints_opened=count("footprints_opened"),
         footprints_checked=count("footprints_checked"),
         was_logged=True,
-        tentative=operator.publish(
-            contiguous(segment.rows(FrameKind.TENTATIVE, operator.logged_schema))
-        )
-        if has_tentative
-        else None,
+        tentative=tentative,
     )

@@ -98,7 +98,8 @@ class Watermark:
             reached[place] for place, port in enumerate(ports) if port.event_time is not None
         ]
         known = [at for at in driving if at is not None]
-        return cls(min(known) if len(known) == len(driving) else None, before, reached)
+        at = min(known, default=None) if len(known) == len(driving) else None
+        return cls(at, before, reached)
 
     def to_attributes(self) -> dict[str, Any]:
         """As input segments have it."""
@@ -202,6 +203,8 @@ class Watermarks:
         """What is tentative, where something is."""
         before = None if not footers else Tentative.logged(footers[0], _origin(footers[0]))
         count = len(self._ports)
+        if before is not None and len(before.marks) != count:
+            raise _origin(footers[0]).mismatch(0, f"{TENTATIVE!r} is not of {count} inputs")
         times = [logged_times(footer, count, _origin(footer)) for footer in footers]
         marks = stable.ports or (stable.at,)
         reached = marks_ahead(marks, told, before, times, self._ports)
@@ -218,7 +221,8 @@ class Watermarks:
 
     def _stands_from(self, first: int, batch: int, told: InputsTold) -> int:
         """The first batch since another one that has something of what still stands."""
-        for earlier in range(first, batch):
+        # What a bucket that has done this batch has trimmed does not stand any more.
+        for earlier in range(max(first, self._inputs[0].start()), batch):
             footer = self._footer(self._inputs[0], earlier + 1)
             logged = Tentative.logged(footer, _origin(footer))
             numbers = () if logged is None else logged.numbers
@@ -250,12 +254,15 @@ def read_watermark(storage: Storage, path: str) -> Watermark:
             ports = stored.get("ports", [])
             if not isinstance(ports, list):
                 raise ValueError("ports are no list")
-            tentative = stored.get(TENTATIVE)
+            named = stored.get(TENTATIVE)
+            tentative = None if named is None else Tentative.from_json(named)
+            if tentative is not None and watermark_path(tentative.stands_from) > path:
+                raise ValueError("what is tentative stands from a later batch")
             return Watermark(
                 _time(stored["at"]),
                 _time(stored["before"]),
                 tuple(map(_time, ports)),
-                None if tentative is None else Tentative.from_json(tentative),
+                tentative,
             )
     except (KeyError, ValueError):
         pass  # whole, and not what was written

@@ -1,0 +1,449 @@
+"""A union that answers without streams that are missing: what it may give out and when, one row at
+a time, slow and obviously right; and such a union through a life in simulated time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tests.support.streams import SetClock, Written, batch_of, written
+from tests.support.union import PlainInput, PlainUnion, UnionRow
+from trailmark.log.readers import acknowledge, register
+from trailmark.streams import promises
+from trailmark.streams.heartbeats import newest_heartbeats
+from trailmark.streams.retention import Retention
+from trailmark.streams.union.ahead import Phase
+from trailmark.streams.union.answering import Answering
+from trailmark.streams.union.deciding import Deciding, tentative_range
+from trailmark.streams.union.decision import NOTHING_YET, Decision
+from trailmark.streams.union.inputs import UnionInput
+from trailmark.streams.union.rows import Piece, read_stretch, stretches
+from trailmark.streams.view import open_view
+from trailmark.streams.writer import StreamWriter
+
+SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("value", pa.int64())])
+#: How long it is from one look to the next.
+LOOK = 50_000
+_READER = "union"
+#: More decisions than there could be before time goes on.
+_MANY = 5_000
+
+
+@dataclass
+class Part:
+    """What one decision gave out as tentative: the rows from a time to before another."""
+
+    number: int
+    first: int | None
+    end: int
+
+
+@dataclass
+class PlainAnswers:
+    """What a union may give out as tentative, what it must, and what of it stands.
+
+    ``union.released`` is how far the union says that it has released stable rows, and ``until`` how
+    far it has given out tentative ones; None if none of those stands. With ``is_thinned``, several
+    parts may be replaced together.
+    """
+
+    union: PlainUnion
+    answering: Answering | None
+    most_rows: int | None = None
+    is_thinned: bool = False
+    has_ended: bool = False
+    until: int | None = None
+    parts: list[Part] = field(default_factory=list)
+    #: The end of a part that was replaced in part, and is void as a whole.
+    gap: int | None = None
+    began: set[int] = field(default_factory=set)
+    #: Times and values of all rows, and when each was first seen.
+    committed: list[tuple[int, int]] = field(default_factory=list)
+    seen: dict[int, int] = field(default_factory=dict)
+    #: The furthest boundary of any stream, and when it was seen there.
+    reached: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def boundaries(self) -> list[int | None]:
+        """The slice that every stream has come to."""
+        interval = self.union.interval
+        found = [each.boundary for each in self.union.inputs]
+        return [None if each is None else each // interval * interval for each in found]
+
+    @property
+    def complete(self) -> int | None:
+        """The slice that all streams have come to."""
+        known = [each for each in self.boundaries if each is not None]
+        return min(known) if len(known) == len(self.boundaries) else None
+
+    @property
+    def wait(self) -> int:
+        """How long something waits: a tenth of the bound is left for processing it."""
+        assert self.answering is not None
+        return self.answering.within_us * 9 // 10
+
+    @property
+    def grace(self) -> int:
+        """How long the others are waited for, at least, when a stream is complete."""
+        assert self.answering is not None
+        return self.answering.within_us * 3 // 10
+
+    @property
+    def long(self) -> int:
+        """What is longer need not be replaced as a whole."""
+        within = 0 if self.answering is None else self.answering.within_us
+        return max(2 * self.union.interval, within)
+
+    @property
+    def given(self) -> int | None:
+        """Up to which time rows were given out, whether they stand or not."""
+        return self.union.released if self.until is None else self.until
+
+    def look(self, now: int) -> None:
+        """All that is there is seen now, if it was not before."""
+        for _, value in self.committed:
+            self.seen.setdefault(value, now)
+        known = [each for each in self.boundaries if each is not None]
+        if known:
+            self.reached.append((max(known), now))
+
+    def restart(self, answering: Answering | None) -> None:
+        """Whoever looks from now on has not seen anything yet."""
+        self.answering, self.has_ended = answering, False
+        self.seen, self.reached = {}, []
+
+    def must(self, now: int) -> int | None:
+        """The end of what has to be given out: some stream has been complete up to it so long."""
+        ripe = now - self.wait
+        return max((time for time, seen in self.reached if seen <= ripe), default=None)
+
+    def may(self, now: int) -> int | None:
+        """The end of what may be given out: also if it is only rows that have waited so long, and a
+        stream came to the end of their slice a while ago."""
+        ripe = now - self.wait
+        ends = {self._slice_end(time) for time, value in self.committed if self.seen[value] <= ripe}
+        furthest = [time for time, seen in self.reached if seen <= now - self.grace]
+        waited = [end for end in ends if furthest and end <= max(furthest)]
+        return latest(self.must(now), *waited)
+
+    def wanted(self, due: int | None) -> int | None:
+        """The end of what is given out now, if what is before ``due`` has waited for too long."""
+        if self.until is None:
+            return due if is_less(self.complete, due) else None
+        if self.choice == "suspend":
+            return self.until
+        passed = [each for each in self.boundaries if each is not None and each >= self.until]
+        at_once = min(passed) if passed and self.choice == "process" else None
+        return latest(self.until, due, at_once)
+
+    @property
+    def choice(self) -> str:
+        """What becomes of new rows, as long as there are tentative ones."""
+        if self.answering is None or self.has_ended:
+            return "suspend"
+        is_back = self.until is not None and not is_less(self.complete, self.until)
+        return self.answering.on_correction if is_back else self.answering.on_failure
+
+    def decided(
+        self, before: Decision, after: Decision, tentative: Sequence[UnionRow], now: int, clock: int
+    ) -> None:
+        """The union has decided something: it must be right."""
+        assert after.number == before.number + 1
+        low = high = None
+        if self.answering is not None and not self.has_ended:
+            low, high = self.must(now), self.may(now)
+        self._check_released(after)
+        self._check_until(after, self.wanted(low), self.wanted(high))
+        first, end = tentative_range(before, after)
+        assert (end is None) == (after.ahead is None)
+        if end is not None and is_less(first, end):
+            assert first == latest(self.until, after.released_us)
+            assert list(tentative) == self.rows_between(first, end)
+            self.parts.append(Part(after.number, first, end))
+            self.began.add(clock)
+        else:
+            assert not tentative
+        self.union.released = after.released_us
+        self.until = None if after.ahead is None else after.ahead.until_us
+        self._check_parts(after)
+
+    def _check_released(self, after: Decision) -> None:
+        old, new, complete = self.union.released, after.released_us, self.complete
+        if new != old:
+            assert is_less(old, new)
+            assert new is not None
+            assert not is_less(complete, new)
+            assert new % self.union.interval == 0
+        is_back = self.until is None or not is_less(complete, self.until)
+        ends = [each.end for each in self.parts]
+        if new != old and is_less(new, self.until) and new not in ends:
+            end = self.until if self.is_thinned or not ends else ends[0]
+            assert end is not None
+            assert old is None or end - old > self.long, "a part is replaced as a whole"
+        if self.most_rows is None and is_back:
+            assert new == latest(old, complete)
+        elif self.most_rows is None and not self.is_thinned:
+            reached = [each for each in ends if not is_less(complete, each)]
+            is_cut = not reached and (old is None or (ends or [old])[0] - old > self.long)
+            # Of one that is void already, what is left is no part any more.
+            if (ends and ends[0] != self.until) or not is_cut:
+                assert new == latest(old, complete if is_cut else None, *reached)
+
+    def _check_until(self, after: Decision, low: int | None, high: int | None) -> None:
+        end = None if after.ahead is None else after.ahead.until_us
+        if end is not None:
+            assert is_less(after.released_us, end)
+            assert self.until is None or end >= self.until
+            assert end % self.union.interval == 0
+            assert not is_less(latest(self.until, high), end), "it was too early"
+            if self.until is None:
+                assert after.released_us == latest(self.union.released, self.complete)
+        if self.most_rows is None:
+            assert not is_less(latest(end, after.released_us), low), "it has waited for too long"
+        if is_less(self.given, low):
+            assert is_less(self.given, latest(end, after.released_us)), "it has waited for nothing"
+
+    def _check_parts(self, after: Decision) -> None:
+        """Those that stand are all that was given out beyond what is released."""
+        ahead, released = after.ahead, after.released_us
+        if ahead is None:
+            assert after.phase is Phase.STABLE
+            self.parts, self.began, self.gap = [], set(), None
+            return
+        is_missing = is_less(self.complete, ahead.until_us)
+        assert after.phase is (Phase.UP_FAILURE if is_missing else Phase.STABILIZATION)
+        behind = [n for n, each in enumerate(self.boundaries) if is_less(each, ahead.until_us)]
+        assert ahead.missing == tuple(str(n) for n in behind)
+        assert ahead.began_us in self.began
+        standing = [each for each in self.parts if each.number >= ahead.since]
+        void = [each for each in self.parts if each.number < ahead.since]
+        cut = [each for each in void if is_less(released, each.end)]
+        if cut and not self.is_thinned:
+            assert len(cut) == 1
+            assert is_less(cut[0].first, released), "what is not replaced at all stands"
+        self.gap = latest(self.gap, *(each.end for each in cut))
+        end = latest(released, self.gap)
+        for each in standing:
+            assert each.first == end
+            end = each.end
+        assert end == ahead.until_us
+        self.parts = standing
+
+    def settled(self, now: int) -> None:
+        """Nothing more is given out now: nothing is left that would have to be."""
+        if self.until is None or not is_less(self.complete, self.until):
+            assert self.until is None, "all streams are back"
+            assert self.union.released == latest(self.union.released, self.complete)
+        if self.answering is None or self.has_ended:
+            return
+        ripe = now - self.wait
+        for row in self.rows_between(self.given, None):
+            passed = [seen for time, seen in self.reached if time >= self._slice_end(row[0])]
+            assert not passed or max(min(passed), self.seen[row[2]]) > ripe, row
+
+    def rows_between(self, first: int | None, end: int | None) -> list[UnionRow]:
+        """Rows that are in time, in order."""
+        found = [
+            (time, place, value)
+            for place, each in enumerate(self.union.inputs)
+            for time, value in each.in_time
+            if (first is None or time >= first) and (end is None or time < end)
+        ]
+        return sorted(found, key=lambda row: row[:2])  # and those of an input as they came
+
+    def _slice_end(self, time: int) -> int:
+        return time // self.union.interval * self.union.interval + self.union.interval
+
+
+def is_less(one: int | None, other: int | None) -> bool:
+    """None is before all times."""
+    return other is not None and (one is None or one < other)
+
+
+def latest(*times: int | None) -> int | None:
+    """The last of some times; None if there is none."""
+    return max((each for each in times if each is not None), default=None)
+
+
+@dataclass
+class Source:
+    """A stream, and the same in plain Python; ``delays`` are those of its writers, None of one that
+    promises nothing."""
+
+    stream: Written
+    plain: PlainInput
+    delays: dict[str, int | None]
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def writer(self, name: str) -> StreamWriter:
+        to, delay = self.stream, self.delays[name]
+        return StreamWriter(
+            to.storage, to.meta, retention=to.retention, clock=to.clock, delay_us=delay
+        )
+
+
+class Given(NamedTuple):
+    """A tentative row, and when it was given out."""
+
+    moment: int
+    phase: Phase
+    time: int
+    place: int
+    value: int
+
+
+class Life:
+    """A union of streams in simulated time, each decision of which is checked.
+
+    Parameters
+    ----------
+    delays
+        Of the writers of every stream; None of one that promises nothing.
+    decisions_per_look
+        How many there are before time goes on; None goes on when there are none left.
+    """
+
+    def __init__(
+        self,
+        delays: Sequence[dict[str, int | None]],
+        interval: int,
+        answering: Answering,
+        *,
+        most_rows: int | None = None,
+        delay: int = 0,
+        decisions_per_look: int | None = None,
+        is_thinned: bool = False,
+        trims: bool = False,
+    ) -> None:
+        self.now, self.clock = 1_000 * LOOK, SetClock()
+        retention = Retention(None, None, 1) if trims else None
+        self.sources = []
+        for each in delays:
+            stream = written(schema=SCHEMA, time_column="time", retention=retention)
+            if trims:
+                register(stream.storage, _READER, stream.log().identity.stream, 0)
+            self.sources.append(Source(stream, PlainInput(delay), each))
+        plain = PlainUnion([each.plain for each in self.sources], interval)
+        self.oracle = PlainAnswers(plain, answering, most_rows, is_thinned)
+        self.decision = NOTHING_YET
+        self.stable: list[UnionRow] = []
+        self.tentative: list[Given] = []  # ever
+        self.phases: list[Phase] = [Phase.STABLE]
+        self._decisions_per_look, self._trims, self._delay = decisions_per_look, trims, delay
+        self._last: tuple[Decision, list[list[UnionRow]]] = (NOTHING_YET, [[], []])
+        self._value = 0
+        self.restart(answering)
+
+    def commit(self, place: int, times: Sequence[int], writer: str = "w0") -> None:
+        """A batch with rows of these times."""
+        source, rows = self.sources[place], []
+        for time in times:
+            self._value += 1
+            rows.append((time, self._value))
+        source.stream.clock.now_us += 1
+        source.numbers[writer] = number = source.numbers.get(writer, -1) + 1
+        into = source.writer(writer)
+        into.commit(into.write([batch_of(rows, SCHEMA)], writer), writer, number)
+        source.plain.commit(writer, rows, source.delays[writer], self.decision.released_us)
+        self.oracle.committed += rows
+
+    def heartbeat(self, place: int, asked: int, writer: str = "w0") -> None:
+        """A writer has nothing more that is older."""
+        source = self.sources[place]
+        delay = source.delays[writer]
+        assert delay is not None
+        source.writer(writer).send_heartbeat(writer, asked)
+        source.plain.promises.heartbeat(writer, asked, delay)
+
+    def let_go(self, place: int, writer: str) -> None:
+        """Nobody waits for a writer any more."""
+        source, storage = self.sources[place], self.sources[place].stream.storage
+        promises.let_go(storage, writer, 0, newest_heartbeats(storage).get(writer))
+        source.plain.promises.let_go(writer)
+
+    def restart(self, answering: Answering | None) -> None:
+        """Another process goes on."""
+        inputs = [
+            UnionInput(str(place), "/somewhere", each.stream.storage, self._delay)
+            for place, each in enumerate(self.sources)
+        ]
+        interval, most_rows = self.oracle.union.interval, self.oracle.most_rows
+        self._deciding = Deciding(
+            inputs, interval, most_rows, answering, now_us=lambda: self.now, clock=self.clock
+        )
+        self.oracle.restart(answering)
+
+    def end(self) -> None:
+        """The union goes on with what is there, and ends; another process would go on."""
+        self._deciding.end_with_next_look()
+        self.oracle.has_ended = True
+        self._look(None)
+        self.restart(self.oracle.answering)
+
+    def look(self) -> None:
+        """Time goes on, and the union looks."""
+        self.now += LOOK
+        self.clock.now_us += LOOK
+        self._look(self._decisions_per_look)
+
+    def _look(self, decisions: int | None) -> None:
+        self.oracle.look(self.now)
+        for _ in range(_MANY if decisions is None else decisions):
+            found = self._deciding.next(self.decision)
+            if found == self.decision:
+                self.oracle.settled(self.now)
+                return
+            self._decided(found)
+        assert decisions is not None, "it never comes to an end"
+
+    def _decided(self, found: Decision) -> None:
+        before, self.decision = self.decision, found
+        assert Decision.from_json(json.loads(json.dumps(found.to_json()))) == found
+        old = self.oracle.union.released
+        stable, tentative = self._read(before)
+        self._last = before, [stable, tentative]
+        if found.released_us is not None:
+            assert stable == self.oracle.rows_between(old, found.released_us)
+        self.oracle.decided(before, found, tentative, self.now, self.clock.now_us)
+        self.stable += stable
+        self.tentative += [Given(self.now, found.phase, *row) for row in tentative]
+        self.phases += [found.phase] if found.phase is not self.phases[-1] else []
+        for place, each in enumerate(self.sources if self._trims else []):
+            if before is not NOTHING_YET:
+                first = before.inputs[str(place)].needs
+                acknowledge(each.stream.storage, _READER, each.stream.log().identity.stream, first)
+
+    def read_again(self) -> None:
+        """The last batch once more, whatever has come since: the same rows."""
+        before, rows = self._last
+        if before != self.decision:
+            assert self._read(before) == rows
+
+    def _read(self, before: Decision) -> list[list[UnionRow]]:
+        """Stable rows and tentative ones."""
+        after = self.decision
+        pieces = self._deciding.pieces(before, after)
+        tentative = self._deciding.tentative_pieces(before, after)
+        return [
+            self._rows(pieces, before.released_us, after.released_us),
+            self._rows(tentative, *tentative_range(before, after)),
+        ]
+
+    def _rows(self, pieces: Sequence[Piece], first: int | None, end: int | None) -> list[UnionRow]:
+        views = {n: open_view(each.stream.storage) for n, each in enumerate(self.sources)}
+        found: list[UnionRow] = []
+        for stretch in [] if end is None else stretches(pieces, first, end, 2_000):
+            table = read_stretch(stretch, views, SCHEMA.names, "time", _with_place)
+            if table is not None:
+                times = table["time"].cast(pa.int64()).to_pylist()
+                values = table["value"].to_pylist()
+                found += zip(times, table["place"].to_pylist(), values, strict=True)
+        return found
+
+
+def _with_place(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
+    return rows.append_column("place", pa.array([place] * rows.num_rows, pa.int64()))

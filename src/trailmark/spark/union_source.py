@@ -98,8 +98,12 @@ class UnionOptions:
         )
 
     def described(self, schema: pa.Schema) -> UnionDescription:
-        """What is kept of a union with these columns. Of all streams the same ones are read."""
+        """What is kept of a union with these columns. Of all streams the same ones are read.
+
+        The mark is left out: a union that has waited so far may begin to answer, and the other way.
+        """
         schemas = dict.fromkeys(self.paths, own_columns(schema))
+        schema = pa.schema([field for field in schema if field.name != TENTATIVE])
         return UnionDescription(
             self.paths, schemas, schema, self.time, self.interval_us, self.delay_us
         )

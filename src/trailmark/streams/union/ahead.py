@@ -53,7 +53,7 @@ class Ahead:
         When the first of what still stands was given out, by the clock.
     edges
         Where tentative parts end, the earliest first. What is replaced ends at one of these, so
-        that a part is replaced as a whole.
+        that a part is replaced as a whole; one that is replaced in part is void as a whole.
     """
 
     until_us: int
@@ -114,9 +114,12 @@ def moved_on(
     phase: Phase,
     missing: Sequence[str],
     now_us: int,
+    *,
+    is_cut: bool = False,
 ) -> Ahead:
     """After the decision with this number, which has replaced everything before ``released_us`` and
-    given out tentative rows before ``until_us``."""
+    given out tentative rows before ``until_us``. ``is_cut`` says that it has replaced a part of the
+    first part that is left."""
     kept: list[Edge] = []
     since, began_us, ahead_us = number, now_us, None
     if before is not None and not _is_at(released_us, before.until_us):
@@ -126,6 +129,9 @@ def moved_on(
                 since = edge.number + 1
             else:
                 kept.append(edge)
+        if is_cut:
+            since = kept[0].number + 1
+            kept = kept[1:] or kept
     if ahead_us is None or until_us > ahead_us:
         kept.append(Edge(until_us, number))
     if len(kept) > _MOST_EDGES:

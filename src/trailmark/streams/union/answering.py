@@ -16,10 +16,14 @@ OnCorrection: TypeAlias = Literal["process", "delay", "suspend"]
 
 #: The part of the bound that is spent on waiting. The rest is for processing.
 _WAITED = 0.9
+#: The part of the bound for which the others are waited for once one stream is complete.
+_GRACE = 0.3
 #: The part of the bound that a batch may take while streams are missing or corrected.
 _BATCH = 0.3
 #: Rows of a batch before anything is known of how long they take, and the fewest later.
 _FIRST_ROWS, _LEAST_ROWS = 100_000, 10_000
+#: What one batch can change about that.
+_LEAST, _MOST = 0.25, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,11 @@ class Answering:
     def wait_us(self) -> int:
         """How long a stream that is missing is waited for."""
         return int(self.within_us * _WAITED)
+
+    @property
+    def grace_us(self) -> int:
+        """How long others are waited for, at least, once a stream is complete."""
+        return int(self.within_us * _GRACE)
 
     @property
     def batch_us(self) -> float:
@@ -122,19 +131,13 @@ class Patience:
 
 
 class Pace:
-    """How many rows a batch may have: as many as were processed in that time lately."""
+    """How many rows a batch may have so that it takes as long as it may: more after one that took
+    less, fewer after one that took longer. Batches of few rows tell nothing."""
 
     def __init__(self, batch_us: float) -> None:
         self._batch_us = batch_us
-        self._rows_per_us: float | None = None
+        self.rows = _FIRST_ROWS
         self._begun: tuple[int, float, float] | None = None
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        if self._rows_per_us is None:
-            return _FIRST_ROWS
-        return max(_LEAST_ROWS, int(self._rows_per_us * self._batch_us))
 
     def begin(self, number: int, rows: float, now_us: float) -> None:
         """A batch begins."""
@@ -146,11 +149,9 @@ class Pace:
             return
         _, rows, began_us = self._begun
         self._begun = None
-        if rows < _LEAST_ROWS:
-            return  # what takes its time is not the rows
-        rate = rows / max(1.0, now_us - began_us)
-        known = self._rows_per_us
-        self._rows_per_us = rate if known is None else (known + rate) / 2
+        if 2 * rows >= self.rows:
+            factor = self._batch_us / max(1.0, now_us - began_us)
+            self.rows = max(_LEAST_ROWS, int(self.rows * min(max(factor, _LEAST), _MOST)))
 
 
 def check_choice(given: object, allowed: tuple[str, ...], argument: str) -> None:

@@ -14,12 +14,17 @@ class Arrivals:
     ----------
     wait_us
         How long something may wait.
+    grace_us
+        How long rows wait at least once some stream is complete for them: where that is much later
+        than they came, the others are about to be.
     """
 
-    def __init__(self, wait_us: int) -> None:
+    def __init__(self, wait_us: int, grace_us: int) -> None:
         self._wait_us = wait_us
+        self._grace_us = grace_us
         self._rows = _Seen()
         self._boundaries = _Seen()
+        self._reached = _Seen()
 
     def saw(self, now_us: float, rows_end_us: int | None, boundary_us: int | None) -> None:
         """At this moment there are rows before one time, and some stream is complete up to
@@ -28,15 +33,17 @@ class Arrivals:
             self._rows.add(rows_end_us, now_us)
         if boundary_us is not None:
             self._boundaries.add(boundary_us, now_us)
+            self._reached.add(boundary_us, now_us)
 
-    def due_us(self, now_us: float, furthest_us: int | None) -> int | None:
+    def due_us(self, now_us: float) -> int | None:
         """The time up to which nothing may wait any longer; None if there is none.
 
-        Rows of a time that no stream has reached (``furthest_us``) may: others with it are still to
-        come, or a clock is wrong.
+        Rows of a time that no stream has reached may: others with it are still to come, or a clock
+        is wrong.
         """
         since_us = now_us - self._wait_us
-        rows_us = None if furthest_us is None else self._rows.before(since_us, furthest_us)
+        reached_us = self._reached.before(now_us - self._grace_us)
+        rows_us = None if reached_us is None else self._rows.before(since_us, reached_us)
         boundary_us = self._boundaries.before(since_us)
         found = [each for each in (rows_us, boundary_us) if each is not None]
         return max(found, default=None)

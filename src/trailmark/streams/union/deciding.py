@@ -59,7 +59,11 @@ class Deciding:
         self._ends = False
         self._target: Mapping[str, Look] | None = None
         self._begun: dict[str, Reached] = {}
-        self._arrivals = None if answering is None else Arrivals(answering.wait_us)
+        self._arrivals = (
+            None if answering is None else Arrivals(answering.wait_us, answering.grace_us)
+        )
+        #: A tentative part that is longer than this is not waited for.
+        self._long_us = max(2 * interval_us, 0 if answering is None else answering.within_us)
         self._pace = None if answering is None else Pace(answering.batch_us)
         self._patience = Patience(None if answering is None else answering.give_up_us)
 
@@ -90,7 +94,8 @@ class Deciding:
             for each in self._inputs
         }
         released_us = self._released(start, complete_us, seen)
-        if until_us is not None and (released_us == complete_us or start.ahead is not None):
+        is_through = not _is_later(complete_us, released_us)
+        if until_us is not None and (is_through or start.ahead is not None):
             begin_us = later(start.until_us, released_us)
             until_us = self._limited(begin_us, until_us, seen, self._batch_rows(start))
         else:
@@ -182,7 +187,7 @@ class Deciding:
         furthest_us = max((each for each in boundaries.values() if each is not None), default=None)
         now_us = self._now_us()
         self._arrivals.saw(now_us, rows_end_us, furthest_us)
-        return self._arrivals.due_us(now_us, furthest_us)
+        return self._arrivals.due_us(now_us)
 
     def _give_up(self, start: Decision, boundaries: Mapping[str, int | None]) -> None:
         """Ends streams that have been missing for too long; the next look sees it."""
@@ -221,7 +226,11 @@ class Deciding:
             return wanted_us
         first_us = start.ahead.edges[0].time_us
         rest_us = start.ahead.rest_before(max(wanted_us, min(first_us, complete_us)))
-        return start.released_us if rest_us is None else rest_us
+        if rest_us is not None:
+            return rest_us
+        # No part ends by then. One that is long, because a stream was far ahead, is cut.
+        is_long = start.released_us is None or first_us - start.released_us > self._long_us
+        return wanted_us if is_long else start.released_us
 
     def _ahead(
         self,
@@ -238,9 +247,20 @@ class Deciding:
         missing = [name for name, each in boundaries.items() if _is_later(until_us, each)]
         is_missing = complete_us is None or complete_us < until_us
         phase = Phase.UP_FAILURE if is_missing else Phase.STABILIZATION
-        now_us = self._clock()
+        is_cut = (
+            start.ahead is not None
+            and released_us != start.released_us
+            and all(released_us != edge.time_us for edge in start.ahead.edges)
+        )
         return moved_on(
-            start.ahead, released_us, until_us, start.number + 1, phase, missing, now_us
+            start.ahead,
+            released_us,
+            until_us,
+            start.number + 1,
+            phase,
+            missing,
+            self._clock(),
+            is_cut=is_cut,
         )
 
     def _limited(

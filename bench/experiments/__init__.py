@@ -19,6 +19,7 @@ from bench.experiments import (
     peers,
     persistence,
     profile,
+    stalls,
     targets,
     window_joins,
 )
@@ -37,6 +38,7 @@ _MODULES: tuple[ModuleType, ...] = (
     persistence,
     catch_up,
     crash_quality,
+    stalls,
     window_joins,
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,15 @@ _NOW = datetime.now(timezone.utc)
 def _examples(root: Path) -> list[str]:
     """Of a session's directory nothing is known, so paths are made full ones."""
     code = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
-    return [re.sub(r'"((?:streams|union|logs|ckpt)/\w+|counts)"', rf'"{root}/\1"', c) for c in code]
+    return [
+        re.sub(r'"((?:streams|union|logs|ckpt)/\w+|counts(?:\.db)?)"', rf'"{root}/\1"', c)
+        for c in code
+    ]
 
 
 @pytest.mark.usefixtures("spark")
 def test_three_streams_are_counted_in_windows(spark: SparkSession, tmp_path: Path) -> None:
-    merging, ingesting = _examples(tmp_path)
+    merging, ingesting, answering, keeping = _examples(tmp_path)
     names: dict[str, Any] = {"tm": tm, "spark": spark}
     exec(compile(ingesting, str(_PAGE), "exec"), names)
     try:
@@ -42,8 +47,25 @@ def test_three_streams_are_counted_in_windows(spark: SparkSession, tmp_path: Pat
             wait_until("two windows", lambda: _counted(tmp_path) == [2])
         finally:
             names["query"].stop()
+        exec(compile(answering, str(_PAGE), "exec"), names)
+        assert names["orders"].columns[-1] == "tentative", "also of a union that has waited before"
+        _check_table(keeping, names, tmp_path)
     finally:
         names["ingest"].stop()
+
+
+def _check_table(keeping: str, names: dict[str, Any], root: Path) -> None:
+    """The table that follows a change feed has the results."""
+    with closing(sqlite3.connect(root / "counts.db")) as database:
+        for line in re.findall(r"(?:CREATE|INSERT INTO applied)[^;\n]*;", keeping):
+            database.execute(line)
+        database.commit()
+        exec(compile(keeping, str(_PAGE), "exec"), names)
+        found = "SELECT count(*) FROM counts WHERE n = 2 AND NOT tentative"
+        try:
+            wait_until("a table", lambda: database.execute(found).fetchone() == (1,))
+        finally:
+            names["table"].stop()
 
 
 def _counted(root: Path) -> list[int]:

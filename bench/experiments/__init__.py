@@ -44,6 +44,6 @@ _MODULES: tuple[ModuleType, ...] = (
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)
 #: Those of `make bench`: nine engines on four workloads take longer than all of it may, joins that
-#: make millions of pairs half as long, and so do eight queries on three engines.
-_LONG = (peer_workloads.NAME, window_joins.NAME, nexmark.NAME)
+#: make millions of pairs half as long, so do eight queries on three engines, and failures last.
+_LONG = (peer_workloads.NAME, window_joins.NAME, nexmark.NAME, stalls.NAME)
 QUICK: tuple[Experiment, ...] = tuple(one for one in ALL if one.NAME not in _LONG)

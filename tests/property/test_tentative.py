@@ -179,11 +179,14 @@ def test_of_too_many_tentative_tuples_the_last_ones_count_and_it_is_said_once(
     left_out = 0
     for seed in seeds(_MANY):
         rng = random.Random(seed)
-        case, most_again = KINDS[kind](rng), rng.choice((0, 1, 10))
-        short = mock.patch.object(bucket, "Forking", partial(Forking, most_again=most_again))
+        case, most_again = KINDS[kind](rng), rng.choice((0, 1, 10, 1_000))
+        most_batches = rng.choice((1, 2, 1_000))
+        fewer = partial(Forking, most_again=most_again, most_batches=most_batches)
+        short = mock.patch.object(bucket, "Forking", fewer)
         with reported(seed, case), short:
             twins = _twins(case, rng)
-            judge = TentativeJudge(case, twins.query.steps, twins.query.buckets, most_again)
+            steps, buckets = twins.query.steps, twins.query.buckets
+            judge = TentativeJudge(case, steps, buckets, most_again, most_batches)
             caplog.clear()
             for batch in range(len(case.batches)):
                 judge.check(twins.query, batch, twins.step(batch))

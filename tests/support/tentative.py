@@ -266,14 +266,16 @@ class TentativeJudge:
         steps: Sequence[Step],
         buckets: int,
         most_again: int | None = None,
+        most_batches: int | None = None,
     ) -> None:
         self._operator = case.operator()
         self._steps = steps
         self._most_again = most_again
+        self._most_batches = most_batches
         self._recorded: list[list[Recorded]] = [[] for _ in range(buckets)]
         self._expected: dict[tuple[int, int], tuple[pa.RecordBatch, int]] = {}
         self._given: dict[tuple[int, int], bytes] = {}
-        #: Tentative results that have been compared, and tuples that were left out.
+        #: Tentative results that have been compared, and batches that were left out.
         self.results = self.left_out = 0
         #: The buckets that have left some out.
         self.short_buckets: set[int] = set()
@@ -341,8 +343,8 @@ class TentativeJudge:
         return state
 
     def _results(self, number: int, batch: int) -> tuple[pa.RecordBatch, int]:
-        """The results of the last batch that stands, as they are logged, and how many tuples of
-        the others were left out."""
+        """The results of the last batch that stands, as they are logged, and how many of the others
+        were left out."""
         if (number, batch) not in self._expected:
             recorded = self._recorded[number]
             again, left_out = self._taken(number, batch)
@@ -354,17 +356,21 @@ class TentativeJudge:
         return self._expected[number, batch]
 
     def _taken(self, number: int, batch: int) -> tuple[list[int], int]:
-        """The earlier batches that are taken in again: the last ones with so many tuples, and at
-        least one that has some."""
+        """The earlier batches that are taken in again: the last so many, as long as they have not
+        too many tuples, and at least one that has some."""
         earlier = standing(self._steps, batch)[:-1]
         if self._most_again is None:
             return earlier, 0
         held = [self._recorded[number][each].tentative for each in earlier]
         counts = [0 if each is None else each.num_rows for each in held]
-        first = len(earlier)
-        while first and (sum(counts[first - 1 :]) <= self._most_again or not sum(counts[first:])):
+        first = most = len(earlier)
+        if self._most_batches is not None:
+            most = min(most, self._most_batches)
+        while len(earlier) - first < most and (
+            sum(counts[first - 1 :]) <= self._most_again or not sum(counts[first:])
+        ):
             first -= 1
-        return earlier[first:], sum(counts[:first])
+        return earlier[first:], first
 
     # What footers say
 

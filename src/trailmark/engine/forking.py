@@ -26,15 +26,16 @@ from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
 
-#: Tuples that a fork takes in again, at most: what came before them is left out. Several million a
-#: second are processed, and every batch does this.
-MOST_AGAIN = 2_000_000
+#: Tuples that a fork takes in again, at most, and the batches that they came in: what came before
+#: is left out. Every batch does this. Several million tuples a second are processed, and a batch
+#: takes two milliseconds however few it has.
+MOST_AGAIN, MOST_BATCHES = 2_000_000, 250
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a fork gave: results as they are logged, and how many tuples that still stand were left
-    out because there are too many."""
+    """What a fork gave: results as they are logged, and of how many batches tuples that still stand
+    were left out, because there are too many."""
 
     results: pa.RecordBatch
     left_out: int = 0
@@ -49,11 +50,13 @@ class Forking:
         inputs: StreamLog,
         history: History,
         most_again: int = MOST_AGAIN,
+        most_batches: int = MOST_BATCHES,
     ) -> None:
         self._operator = operator
         self._inputs = inputs
         self._history = history
         self._most_again = most_again
+        self._most_batches = most_batches
         self._has_warned = False
 
     def answer(
@@ -82,26 +85,26 @@ class Forking:
             fork.close()
 
     def _again(self, first: int, batch: int) -> tuple[Iterator[Segment], int]:
-        """The segments whose tentative tuples still stand, and how many tuples of others do that
-        are left out."""
-        counts = {each: self._count(each) for each in range(first, batch)}
+        """The segments whose tentative tuples still stand, and how many batches of such are left
+        out before them."""
         taken, begin = 0, batch
-        for each in reversed(range(first, batch)):
-            if taken + counts[each] > self._most_again and taken:
+        for each in reversed(range(max(first, batch - self._most_batches), batch)):
+            count = self._count(each)
+            if taken and taken + count > self._most_again:
                 break
-            taken, begin = taken + counts[each], each
-        left_out = sum(counts[each] for each in range(first, begin))
-        if left_out and not self._has_warned:
+            taken, begin = taken + count, each
+        if begin > first and not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "bucket %d: %d tentative tuples are too many to be taken into account with every "
-                "batch; tentative results go by the last %d of them. Stable ones go by all.",
+                "bucket %d: tentative tuples of %d batches are too many to be taken into account "
+                "with every batch; tentative results go by the last %d of these. Stable ones go by "
+                "all.",
                 self._inputs.identity.bucket,
-                left_out + taken,
-                taken,
+                batch - first,
+                batch - begin,
             )
         # A batch without such tuples may have closed windows all the same: it is asked, too.
-        return (self._inputs.read(each) for each in range(begin, batch)), left_out
+        return (self._inputs.read(each) for each in range(begin, batch)), begin - first
 
     def _count(self, batch: int) -> int:
         footer, _ = self._inputs.read_footer(batch)

@@ -17,6 +17,9 @@ NO_BATCH = -1
 START, KIND, OPENED, FILL, FOOTPRINT = "$start", "$kind", "$opened", "$fill", "$footprint"
 PORT = "$port"
 
+#: The column that says which rows are tentative, wherever users see it.
+MARK = "tentative"
+
 #: Attributes of footers: the time of a batch by the clock, of its input, and the time at which an
 #: operator wants another batch, of its output.
 CLOCK, ALARM = "clock_us", "alarm_us"

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from trailmark.engine.tentative import Tentative
 from trailmark.kernel.columns import contiguous
-from trailmark.log import Origin, PortRows, Segment, StreamLog, read_tentative
+from trailmark.log import LogIdentity, Origin, PortRows, Segment, StreamLog, read_tentative
 from trailmark.operators.fork import Fork
 from trailmark.operators.protocol import AnyOperator, BatchInput, History, Port, State
 from trailmark.records import CLOCK, FrameKind
@@ -30,6 +30,10 @@ _log = logging.getLogger("trailmark")
 #: is left out. Every batch does this. Several million tuples a second are processed, and a batch
 #: takes two milliseconds however few it has.
 MOST_AGAIN, MOST_BATCHES = 2_000_000, 250
+
+#: The buckets of which this process has said that it leaves some out: on Spark every batch has a
+#: `Forking` of its own.
+_warned: set[LogIdentity] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,6 @@ class Forking:
         self._history = history
         self._most_again = most_again
         self._most_batches = most_batches
-        self._has_warned = False
 
     def answer(
         self, state: State, given: BatchInput, rows: PortRows | None, tentative: Tentative
@@ -93,13 +96,14 @@ class Forking:
             if taken and taken + count > self._most_again:
                 break
             taken, begin = taken + count, each
-        if begin > first and not self._has_warned:
-            self._has_warned = True
+        who = self._inputs.identity
+        if begin > first and who not in _warned:
+            _warned.add(who)
             _log.warning(
                 "bucket %d: tentative tuples of %d batches are too many to be taken into account "
                 "with every batch; tentative results go by the last %d of these. Stable ones go by "
                 "all.",
-                self._inputs.identity.bucket,
+                who.bucket,
                 batch - first,
                 batch - begin,
             )

@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as spark
 
 from trailmark.errors import SettingError
+from trailmark.records import MARK
 from trailmark.spark.control import named
 from trailmark.spark.internals import Source, reads_without_note, stream_sources
 from trailmark.spark.source import TrailmarkSource
-from trailmark.spark.task import MARK as TENTATIVE
 from trailmark.spark.union_source import ANSWER_WITHIN, UnionSource
 
 _MARK, _STABLE = "trailmark.mark", "trailmark.stable"
@@ -30,7 +30,7 @@ def marking(paths: tuple[str, ...]) -> dict[str, str]:
 
 def marked_field(paths: tuple[str, ...]) -> spark.StructField:
     """The column that marks results."""
-    return spark.StructField(TENTATIVE, spark.BooleanType(), True, marking(paths))
+    return spark.StructField(MARK, spark.BooleanType(), True, marking(paths))
 
 
 def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
             raise _lost(argument, "there is no column that has it")
         return ()
     (field,) = found
-    if field.name != TENTATIVE or not isinstance(field.dataType, spark.BooleanType):
+    if field.name != MARK or not isinstance(field.dataType, spark.BooleanType):
         raise _lost(argument, f"it is column {field.name!r} now")
     paths = tuple(json.loads(field.metadata[_MARK]))
     here = {path for each in stream_sources(df) if _is_union(each) for path in each.paths}
@@ -97,16 +97,16 @@ def stable(df: DataFrame) -> DataFrame:
     --------
     >>> sure = tm.stable(counts)                                    # doctest: +SKIP
     """
-    marks = [field for field in df.schema if field.name == TENTATIVE]
+    marks = [field for field in df.schema if field.name == MARK]
     if not any(isinstance(field.dataType, spark.BooleanType) for field in marks):
         marks_of(df)  # it may have been lost
         return df
-    rest = [name for name in df.columns if name != TENTATIVE]
+    rest = [name for name in df.columns if name != MARK]
     if not rest:
         raise SettingError("There is no column but the mark.", where="df")
     first, *others = rest
     kept: list[Column] = [named(first).alias(first, metadata={_STABLE: "true"})]
-    return df.where(~named(TENTATIVE)).select(*kept, *(named(each) for each in others))
+    return df.where(~named(MARK)).select(*kept, *(named(each) for each in others))
 
 
 def _may_be_tentative(source: Source) -> bool:
@@ -126,6 +126,6 @@ def _lost(argument: str, what: str) -> SettingError:
         "Some of the rows are tentative, by a union (answer_within) or as they are read "
         f"(answers='all'), and the mark that tells which was lost on the way: {what}.",
         where=argument,
-        fix=f"Keep the column {TENTATIVE!r} as it is, or take the rows that stand with "
+        fix=f"Keep the column {MARK!r} as it is, or take the rows that stand with "
         "tm.stable(df) before it is dropped.",
     )

@@ -23,6 +23,7 @@ from trailmark.engine.policies import check_policy
 from trailmark.errors import SettingError
 from trailmark.log import OperatorMeta, check_same_operator, open_storage, read_meta
 from trailmark.operators.protocol import AnyOperator
+from trailmark.records import MARK
 from trailmark.spark import paths
 from trailmark.spark.apart import check_apart
 from trailmark.spark.arguments import CommonArguments
@@ -34,7 +35,7 @@ from trailmark.spark.marks import is_marked, marked_field, marks_of
 from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
-from trailmark.spark.task import MARK, Plan, run_batch, run_micro_batch
+from trailmark.spark.task import Plan, run_batch, run_micro_batch
 from trailmark.spark.ticks import no_rows_but_ticks
 from trailmark.spark.types import spark_type
 from trailmark.spark.united import PORT, TENTATIVE, United

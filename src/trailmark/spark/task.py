@@ -28,7 +28,7 @@ from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Storage, wall_clock_us
 from trailmark.operators.order import in_order
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port
-from trailmark.records import Loss
+from trailmark.records import MARK, Loss
 from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
 from trailmark.spark.initial import StoredStates
@@ -44,8 +44,6 @@ _log = logging.getLogger("trailmark")
 
 #: Rows handed to Spark at a time.
 _ROWS_AT_ONCE = 1 << 16
-#: The column of results that says which are tentative, where rows are marked.
-MARK = "tentative"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import datasource as spark_sources
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.log import check_same_operator, open_storage, read_meta
 from trailmark.log.readers import check_reader_name
-from trailmark.records import MOST_PORTS
+from trailmark.records import MARK, MOST_PORTS
 from trailmark.settings import parse_duration
 from trailmark.spark import paths
 from trailmark.spark.arguments import check_classic
@@ -35,7 +35,7 @@ from trailmark.streams.union.answering import (
     OnFailure,
     check_choice,
 )
-from trailmark.streams.union.description import SOURCE, TENTATIVE, is_union
+from trailmark.streams.union.description import SOURCE, is_union
 from trailmark.streams.view import open_view
 
 _log = logging.getLogger("trailmark")
@@ -144,7 +144,7 @@ def union(
     rows = source.schema(schema).load()
     notes = {time: boundary_at(options.path)}
     if answering is not None:
-        notes[TENTATIVE] = marking((options.path,))
+        notes[MARK] = marking((options.path,))
     return rows.select(
         *(
             named(each).alias(each, metadata=notes[each]) if each in notes else named(each)
@@ -303,7 +303,7 @@ def _schema(
                 )
     own = [spark.StructField(SOURCE, spark.StringType(), True)]
     if is_marked:
-        own.append(spark.StructField(TENTATIVE, spark.BooleanType(), True))
+        own.append(spark.StructField(MARK, spark.BooleanType(), True))
     names = [each.name for each in own]
     clash = [column for column in common if column.lower() in names]
     if clash:

@@ -21,13 +21,14 @@ from trailmark.errors import DamagedSegment, MissingSegment, OtherQuery
 from trailmark.log import MonotonicClock, create_or_open, monotonic_us, open_storage
 from trailmark.log.readers import acknowledge, register
 from trailmark.log.storage.urls import redacted
+from trailmark.records import MARK
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.schemas import arrow_schema, as_asked
 from trailmark.streams.union.answering import Answering
 from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.decisions import Decisions
-from trailmark.streams.union.description import SOURCE, TENTATIVE, UnionDescription
+from trailmark.streams.union.description import SOURCE, UnionDescription
 from trailmark.streams.union.inputs import UnionInput, loss_of_data, place_of
 from trailmark.streams.union.rows import Piece, Stretch, read_stretch, stretches
 from trailmark.streams.view import open_view
@@ -103,7 +104,7 @@ class UnionOptions:
         The mark is left out: a union that has waited so far may begin to answer, and the other way.
         """
         schemas = dict.fromkeys(self.paths, own_columns(schema))
-        schema = pa.schema([field for field in schema if field.name != TENTATIVE])
+        schema = pa.schema([field for field in schema if field.name != MARK])
         return UnionDescription(
             self.paths, schemas, schema, self.time, self.interval_us, self.delay_us
         )
@@ -111,7 +112,7 @@ class UnionOptions:
 
 def own_columns(schema: pa.Schema) -> pa.Schema:
     """The columns of a union that its streams have."""
-    return pa.schema([field for field in schema if field.name not in (SOURCE, TENTATIVE)])
+    return pa.schema([field for field in schema if field.name not in (SOURCE, MARK)])
 
 
 class UnionSource(spark.DataSource):
@@ -234,7 +235,7 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             columns = dict(zip(own.names, as_asked(rows, own).columns, strict=True))
             name, _ = inputs[place]
             columns[SOURCE] = pa.repeat(pa.scalar(name, pa.string()), rows.num_rows)
-            columns[TENTATIVE] = pa.repeat(pa.scalar(partition.is_tentative), rows.num_rows)
+            columns[MARK] = pa.repeat(pa.scalar(partition.is_tentative), rows.num_rows)
             ordered = [columns[name] for name in wanted.names]
             return pa.RecordBatch.from_arrays(ordered, wanted.names)
 

@@ -8,9 +8,8 @@ from enum import Enum
 import pyarrow as pa
 
 from trailmark.errors import SettingError
+from trailmark.records import MARK
 
-#: The column that says which rows are tentative.
-TENTATIVE = "tentative"
 #: Columns of a change feed, named as Delta's are: what happened to a row, in which batch, and when
 #: that was written.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
@@ -79,7 +78,7 @@ def asked_answers(
 
 def marked_schema(shown: pa.Schema, answers: Answers) -> pa.Schema:
     """The columns of results with those that are added to them."""
-    added = [pa.field(TENTATIVE, pa.bool_())]
+    added = [pa.field(MARK, pa.bool_())]
     if answers is Answers.CHANGES:
         added += [
             pa.field(CHANGE_TYPE, pa.string()),

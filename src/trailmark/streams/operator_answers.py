@@ -17,14 +17,13 @@ import pyarrow as pa
 from trailmark.engine.tentative import Tentative
 from trailmark.errors import DataLoss, MissingSegment
 from trailmark.log import Footer, Origin, Segment, Storage, StreamLog
-from trailmark.records import FrameKind
+from trailmark.records import MARK, FrameKind
 from trailmark.streams.answers import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
     DELETE,
     INSERT,
-    TENTATIVE,
     Answers,
     marked_schema,
 )
@@ -194,7 +193,7 @@ class ChangesView(OperatorView):
     ) -> Iterator[pa.RecordBatch]:
         footer = segment.footer
         values = {
-            TENTATIVE: is_tentative,
+            MARK: is_tentative,
             CHANGE_TYPE: change,
             COMMIT_VERSION: footer.batch,
             COMMIT_TIMESTAMP: footer.written_us,

@@ -7,15 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.records import Stream
-from trailmark.streams.answers import TENTATIVE
+from trailmark.records import MARK, Stream
 from trailmark.streams.times import Span
 from trailmark.streams.view import Chunk, StreamBatch, StreamView
 
 
 def is_marked(schema: pa.Schema) -> bool:
     """Whether the rows of a stream say that they are tentative."""
-    return TENTATIVE in schema.names and pa.types.is_boolean(schema.field(TENTATIVE).type)
+    return MARK in schema.names and pa.types.is_boolean(schema.field(MARK).type)
 
 
 class StableRows:
@@ -23,7 +22,7 @@ class StableRows:
 
     def __init__(self, view: StreamView) -> None:
         self._view = view
-        places = [n for n, field in enumerate(view.schema) if field.name != TENTATIVE]
+        places = [n for n, field in enumerate(view.schema) if field.name != MARK]
         self.schema = pa.schema([view.schema.field(place) for place in places])
         self.source_schema = _without_mark(view.source_schema)
         self.time_column = view.time_column
@@ -58,7 +57,7 @@ class StableRows:
     def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
         import pyarrow.compute as pc  # not for those who only commit
 
-        for rows in self._view.read(chunk, [*columns, TENTATIVE], span):
+        for rows in self._view.read(chunk, [*columns, MARK], span):
             is_tentative = rows.column(len(columns)).fill_null(False)
             yield rows.filter(pc.invert(is_tentative)).select(list(columns))
 
@@ -66,4 +65,4 @@ class StableRows:
 def _without_mark(schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if schema is None:
         return None
-    return {**schema, "fields": [each for each in schema["fields"] if each["name"] != TENTATIVE]}
+    return {**schema, "fields": [each for each in schema["fields"] if each["name"] != MARK]}

@@ -14,8 +14,8 @@ from trailmark.values import dataclass
 
 #: What ``meta.json`` says instead of the name of an operator.
 UNION = "union"
-#: The columns of the result that name the stream of a row, and say whether it is tentative.
-SOURCE, TENTATIVE = "source", "tentative"
+#: The column of the result that names the stream of a row.
+SOURCE = "source"
 
 
 def is_union(meta: OperatorMeta) -> bool:

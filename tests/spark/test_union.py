@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -178,6 +179,10 @@ class _Counts:
         return keys.table(n=state["n"])
 
 
+def _are_counted(seen: dict[str, list[Any]], rows: int) -> bool:
+    return all(len(each) == rows for each in seen.values())
+
+
 def test_rows_at_the_boundary_itself_are_in_time_for_every_operator(
     spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
 ) -> None:
@@ -219,9 +224,9 @@ def test_rows_at_the_boundary_itself_are_in_time_for_every_operator(
             for place, each in enumerate(writers.values()):
                 each.append(_rows([second], item=place))
                 each.heartbeat(_at(second + 1))
-            for query in queries:
-                query.processAllAvailable()
-        wait_until("all rows", lambda: len(seen["counts"]) == 12 and len(seen["pairs"]) == 12)
+            # Those of this second are at the boundary. Each second is to be a batch of its own.
+            before = partial(_are_counted, seen, 3 * (second - 1))
+            wait_until(f"all rows before second {second}", before)
     finally:
         for query in queries:
             query.stop()

@@ -249,8 +249,8 @@ def _judge(
     if not tentative:
         raise DemoFailure("Nothing was answered while asia was stopped.")
     print(
-        f"\nWhile asia was stopped, {len(tentative)} seconds were answered without it, the last of "
-        f"them after {max(tentative):.1f} s at most."
+        f"\nWhile asia was stopped, {len(tentative)} seconds were answered without it, each within "
+        f"{max(tentative):.1f} s of its end."
     )
     replaced = [at for at, _, is_tentative in shown.answers if at > back_s and not is_tentative]
     print(f"The first of these was replaced {min(replaced) - back_s:.1f} s after asia was back.")
@@ -271,7 +271,12 @@ def _draw(shown: _Shown, stopped: tuple[float, float], picture: Path) -> None:
     axes.axvspan(*(at - shown.began_s for at in stopped), color="0.92", label="asia is stopped")
     kinds = ((False, "tab:blue", "stable"), (True, "tab:orange", "tentative"))
     for is_tentative, color, label in kinds:
-        points = [(at, late) for at, late, is_one in shown.answers if is_one == is_tentative]
+        # Not those of the beginning, which had to wait for Spark.
+        points = [
+            (at, late)
+            for at, late, is_one in shown.answers
+            if is_one == is_tentative and at > stopped[0] - _BEFORE_S / 2
+        ]
         axes.plot(
             [at - shown.began_s for at, _ in points],
             [late for _, late in points],

@@ -29,6 +29,8 @@ SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("value", pa.int64())])
 #: How long it is from one look to the next.
 LOOK = 50_000
 _READER = "union"
+#: As many parts as are told apart.
+_MOST_PARTS = 64
 #: More decisions than there could be before time goes on.
 _MANY = 5_000
 
@@ -179,19 +181,18 @@ class PlainAnswers:
             assert not is_less(complete, new)
             assert new % self.union.interval == 0
         is_back = self.until is None or not is_less(complete, self.until)
-        ends = [each.end for each in self.parts]
+        # What is left of a part that is void already need not be replaced as a whole.
+        is_void = is_less(old, self.gap)
+        ends = [*([self.gap] if is_void else []), *(each.end for each in self.parts)]
+        end = self.until if self.is_thinned or not ends else ends[0]
+        is_free = is_void or end is None or old is None or end - old > self.long
         if new != old and is_less(new, self.until) and new not in ends:
-            end = self.until if self.is_thinned or not ends else ends[0]
-            assert end is not None
-            assert old is None or end - old > self.long, "a part is replaced as a whole"
+            assert is_free, "a part is replaced as a whole"
         if self.most_rows is None and is_back:
             assert new == latest(old, complete)
         elif self.most_rows is None and not self.is_thinned:
             reached = [each for each in ends if not is_less(complete, each)]
-            is_cut = not reached and (old is None or (ends or [old])[0] - old > self.long)
-            # Of one that is void already, what is left is no part any more.
-            if (ends and ends[0] != self.until) or not is_cut:
-                assert new == latest(old, complete if is_cut else None, *reached)
+            assert new == latest(old, *(reached or [complete if is_free else None]))
 
     def _check_until(self, after: Decision, low: int | None, high: int | None) -> None:
         end = None if after.ahead is None else after.ahead.until_us
@@ -219,6 +220,7 @@ class PlainAnswers:
         behind = [n for n, each in enumerate(self.boundaries) if is_less(each, ahead.until_us)]
         assert ahead.missing == tuple(str(n) for n in behind)
         assert ahead.began_us in self.began
+        self.is_thinned = self.is_thinned or len(self.parts) >= _MOST_PARTS
         standing = [each for each in self.parts if each.number >= ahead.since]
         void = [each for each in self.parts if each.number < ahead.since]
         cut = [each for each in void if is_less(released, each.end)]

@@ -33,8 +33,15 @@ from trailmark.streams.times import EARLIEST, LATEST, count_before
 
 #: The boundary of a stream that has ended: the year 9999.
 END_OF_TIME = 253_402_214_400_000_000
+#: A boundary that is as late as this one or later says as much, whatever the delay.
+_ENDED = END_OF_TIME - 365 * 86_400_000_000
 #: Who says so where nobody has promised anything.
 _NOBODY = "ended"
+
+
+def has_ended(boundary_us: int | None) -> bool:
+    """Whether a stream that is complete up to a time has ended."""
+    return boundary_us is not None and boundary_us >= _ENDED
 
 
 def promised(newest: Manifest | None, heartbeats: Mapping[str, Heartbeat]) -> Boundaries | None:

@@ -13,7 +13,7 @@ from trailmark.errors import DamagedSegment
 from trailmark.log.json_text import dump_guarded
 from trailmark.streams.heartbeats import newest_heartbeats
 from trailmark.streams.manifest import read_manifest
-from trailmark.streams.promises import END_OF_TIME, end_for_good
+from trailmark.streams.promises import END_OF_TIME, end_for_good, has_ended
 from trailmark.streams.union.ahead import Ahead, Edge, Phase, moved_on
 from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
@@ -72,7 +72,9 @@ def test_a_part_stands_until_what_stands_has_reached_its_end() -> None:
 
 def test_a_part_that_is_replaced_in_part_is_void() -> None:
     cut = _moved(_ahead((1_000, 3), (1_010, 5), since=3), 400, 1_010, is_cut=True)
-    assert (cut.since, cut.edges) == (4, (Edge(1_010, 5),))
+    assert (cut.since, cut.edges) == (4, (Edge(1_000, 3), Edge(1_010, 5)))
+    further = _moved(cut, 500, 1_010, is_cut=True)
+    assert (further.since, further.edges) == (cut.since, cut.edges), "the next stands"
     last = _moved(_ahead((1_000, 3), since=3), 400, 1_000, is_cut=True)
     assert (last.since, last.edges) == (4, (Edge(1_000, 3),)), "how far it is stays known"
 
@@ -172,6 +174,13 @@ def test_what_comes_to_a_stream_that_was_ended_is_late_for_everybody(delay: int 
     told = read_manifest(stream.log(), 1).boundaries
     assert told is not None
     assert (told.stream, told.late_before, told.late_rows) == (END_OF_TIME, END_OF_TIME, 2)
+
+
+def test_a_stream_has_ended_that_promises_the_year_9999_whatever_its_delay() -> None:
+    assert has_ended(END_OF_TIME)
+    assert has_ended(END_OF_TIME - 3_600_000_000)
+    assert not has_ended(None)
+    assert not has_ended(4_000_000_000_000_000)
 
 
 def test_a_stream_that_never_began_can_be_ended_too() -> None:

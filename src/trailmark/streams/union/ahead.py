@@ -131,7 +131,6 @@ def moved_on(
                 kept.append(edge)
         if is_cut:
             since = kept[0].number + 1
-            kept = kept[1:] or kept
     if ahead_us is None or until_us > ahead_us:
         kept.append(Edge(until_us, number))
     if len(kept) > _MOST_EDGES:

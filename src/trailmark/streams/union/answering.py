@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from trailmark.errors import SettingError
@@ -67,7 +67,7 @@ class Answering:
         self,
         ahead: Ahead | None,
         complete_us: int | None,
-        boundaries: Mapping[str, int | None],
+        boundaries: Iterable[int | None],
         due_us: int | None,
     ) -> int | None:
         """The time up to which rows are given out now, whether all streams are complete or not;
@@ -78,7 +78,7 @@ class Answering:
         complete_us
             Up to which time all streams are complete.
         boundaries
-            The same for each of them.
+            The same for each of those that have not ended.
         due_us
             What is before this time has waited as long as it may.
         """
@@ -91,16 +91,9 @@ class Answering:
             return ahead.until_us
         if choice == "delay":
             return later(ahead.until_us, due_us)
-        missing = {
-            name
-            for name in ahead.missing
-            if not _is_after(boundaries.get(name), ahead.until_us - 1)
-        }
-        there = [each for name, each in boundaries.items() if name not in missing]
-        known = [each for each in there if each is not None]
-        if not known or len(known) < len(there):
-            return later(ahead.until_us, due_us)
-        return later(later(ahead.until_us, min(known)), due_us)
+        # A stream that is there has come as far as what was given out, if only just.
+        there = [each for each in boundaries if each is not None and each >= ahead.until_us]
+        return later(later(ahead.until_us, min(there, default=None)), due_us)
 
 
 class Patience:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from trailmark.log import Clock, MonotonicClock, TimeRange, monotonic_us, wall_clock_us
 from trailmark.streams.boundaries import later
+from trailmark.streams.promises import has_ended
 from trailmark.streams.times import EARLIEST, LATEST
 from trailmark.streams.union.ahead import Ahead, Phase, moved_on
 from trailmark.streams.union.amounts import Amounts
@@ -83,8 +84,10 @@ class Deciding:
         boundaries = {name: self._slice_of(look.boundary_us) for name, look in looks.items()}
         self._give_up(start, boundaries)
         complete_us = _least(boundaries)
-        due_us = self._due(standing, looks, boundaries)
-        until_us = self._until(start, complete_us, boundaries, due_us)
+        # How far one has come that has ended says nothing about others.
+        going_on = [each for each in boundaries.values() if not has_ended(each)]
+        due_us = self._due(standing, looks, going_on)
+        until_us = self._until(start, complete_us, going_on, due_us)
         if not _is_later(complete_us, start.released_us) and not _is_later(
             until_us, start.until_us
         ):
@@ -175,7 +178,7 @@ class Deciding:
         self,
         standing: Mapping[str, Reached],
         looks: Mapping[str, Look],
-        boundaries: Mapping[str, int | None],
+        boundaries: Sequence[int | None],
     ) -> int | None:
         """What is before this time has waited as long as it may."""
         if self._arrivals is None:
@@ -184,7 +187,7 @@ class Deciding:
         for each in self._inputs:
             latest_us = later(latest_us, each.latest_us(standing[each.name], looks[each.name].end))
         rows_end_us = None if latest_us is None else self._slice_at(latest_us) + self._interval_us
-        furthest_us = max((each for each in boundaries.values() if each is not None), default=None)
+        furthest_us = max((each for each in boundaries if each is not None), default=None)
         now_us = self._now_us()
         self._arrivals.saw(now_us, rows_end_us, furthest_us)
         return self._arrivals.due_us(now_us)
@@ -201,7 +204,7 @@ class Deciding:
         self,
         start: Decision,
         complete_us: int | None,
-        boundaries: Mapping[str, int | None],
+        boundaries: Sequence[int | None],
         due_us: int | None,
     ) -> int | None:
         """Up to which time rows are given out; None if that is only for complete ones."""
@@ -224,13 +227,15 @@ class Deciding:
         wanted_us = self._limited(start.released_us, complete_us, seen, self._batch_rows(start))
         if start.ahead is None:
             return wanted_us
-        first_us = start.ahead.edges[0].time_us
+        first = start.ahead.edges[0]
+        first_us = first.time_us
         rest_us = start.ahead.rest_before(max(wanted_us, min(first_us, complete_us)))
         if rest_us is not None:
             return rest_us
         # No part ends by then. One that is long, because a stream was far ahead, is cut.
         is_long = start.released_us is None or first_us - start.released_us > self._long_us
-        return wanted_us if is_long else start.released_us
+        is_void = first.number < start.ahead.since
+        return wanted_us if is_long or is_void else start.released_us
 
     def _ahead(
         self,

@@ -50,7 +50,7 @@ class Ahead:
     missing
         The streams that are not complete up to ``until_us``.
     began_us
-        When the first of what still stands was given out, by the clock.
+        When the union began to be ahead, by the clock.
     edges
         Where tentative parts end, the earliest first. What is replaced ends at one of these, so
         that a part is replaced as a whole; one that is replaced in part is void as a whole.

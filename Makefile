@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 KERNEL := $(wildcard src/trailmark/kernel/*.c src/trailmark/kernel/*.h)
 SOAK_SECONDS ?= 600
 FUZZ_SECONDS ?= 3600
+# One more than cores: tests on Spark wait a lot.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2> /dev/null || echo auto)
 # Recipes that run Spark say with which Java, and that its workers run this Python.
 SPARK := JAVA_HOME="$$(cat $(VENV)/.java)" PYSPARK_PYTHON="$(abspath $(BIN))/python"
 
@@ -40,7 +42,7 @@ $(VENV)/spark/classes.jsa: $(VENV)/.ready | java
 
 .PHONY: test
 test: lint $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
-	$(SPARK) $(BIN)/pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo
 demo: java ## Kill a query on Spark, see it recover, and compare its results

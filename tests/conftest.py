@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,26 +28,33 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For several processes (``--dist loadgroup``): which tests stay together, and which go first.
 
-    What several tests share is made once, not once in every process. The longest tests go first, so
-    that no process is still busy with one when the others have nothing left to do.
+    What several tests share is made once, not once in every process. A session of Spark is the
+    exception: its tests are half of the time of all, so each process has one, and takes the next
+    module when it is through with one. The longest tests go first, so that no process is still busy
+    with one when the others have nothing left to do.
     """
     for item in items:
         name = _shared_by(item)
         if name is not None:
             item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: (_shared_by(item) != "spark", _turn(_part(item))))
+    items.sort(key=lambda item: ("spark" not in _fixtures(item), _turn(_part(item))))
 
 
 #: Fixtures that take seconds to make.
-_SHARED = ("spark", "application", "retrying", "sanitized")
+_SHARED = ("application", "retrying", "sanitized")
 _LONGEST_FIRST = ("spark", "e2e", "property", "crash", "unit")
 
 
 def _shared_by(item: pytest.Item) -> str | None:
-    names = getattr(item, "fixturenames", ())
-    shared = next((name for name in _SHARED if name in names), None)
+    fixtures = _fixtures(item)
+    shared = next((name for name in _SHARED if name in fixtures), None)
     # Unit tests are many and short: handing them out one by one takes longer than most of them.
-    return item.location[0] if shared is None and _part(item) == "unit" else shared
+    is_by_module = "spark" in fixtures or _part(item) == "unit"
+    return item.location[0] if shared is None and is_by_module else shared
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 def _turn(part: str) -> int:

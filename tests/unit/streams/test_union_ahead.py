@@ -140,6 +140,18 @@ def test_batches_grow_while_they_are_short_and_shrink_when_they_are_long() -> No
         assert pace.rows == wanted
 
 
+def test_a_batch_keeps_up_with_what_comes_however_long_the_one_before_took() -> None:
+    """Most of its time may go into what it takes whatever it has."""
+    pace = Pace(batch_us=1_000)
+    assert (pace.least_new_us, pace.least_replaced_us) == (0, 0)
+    pace.begin(0, 10, 0)
+    pace.ended(0, 700)
+    assert (pace.least_new_us, pace.least_replaced_us) == (1_400, 2_800)
+    pace.begin(1, 10, 0)
+    pace.ended(1, 5_000)  # replacing must not make it take longer and longer
+    assert (pace.least_new_us, pace.least_replaced_us) == (10_000, 4_000)
+
+
 def test_a_stream_that_moves_is_not_given_up() -> None:
     patience = Patience(100)
     assert patience.is_over(["asia"], {"asia": 5, "eu": 9}, 0) == []

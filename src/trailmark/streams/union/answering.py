@@ -24,6 +24,9 @@ _BATCH = 0.3
 _FIRST_ROWS, _LEAST_ROWS = 100_000, 10_000
 #: What one batch can change about that.
 _LEAST, _MOST = 0.25, 2.0
+#: Of new rows a batch has so many times as much time, at least, as the one before it took, and of
+#: those that are replaced so many times.
+_NEW, _REPLACED = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +128,24 @@ class Patience:
 
 class Pace:
     """How many rows a batch may have so that it takes as long as it may: more after one that took
-    less, fewer after one that took longer. Batches of few rows tell nothing."""
+    less, fewer after one that took longer. Batches of few rows tell nothing.
+
+    A batch takes some time whatever it has. Where that is most of what it may take, fewer rows make
+    it no shorter, and whoever went on with ever fewer would fall behind. So a batch has at least as
+    much as keeps up with what comes, and more than that of what is replaced, so that it ends.
+
+    Attributes
+    ----------
+    rows
+        How many rows.
+    least_new_us, least_replaced_us
+        How much time a batch has at least of new rows, and of those that are replaced.
+    """
 
     def __init__(self, batch_us: float) -> None:
         self._batch_us = batch_us
         self.rows = _FIRST_ROWS
+        self.least_new_us = self.least_replaced_us = 0
         self._begun: tuple[int, float, float] | None = None
 
     def begin(self, number: int, rows: float, now_us: float) -> None:
@@ -142,8 +158,12 @@ class Pace:
             return
         _, rows, began_us = self._begun
         self._begun = None
+        took_us = now_us - began_us
+        self.least_new_us = round(_NEW * took_us)
+        # One that took too long is not followed by one that takes even longer.
+        self.least_replaced_us = round(_REPLACED * min(took_us, self._batch_us))
         if 2 * rows >= self.rows:
-            factor = self._batch_us / max(1.0, now_us - began_us)
+            factor = self._batch_us / max(1.0, took_us)
             self.rows = max(_LEAST_ROWS, int(self.rows * min(max(factor, _LEAST), _MOST)))
 
 

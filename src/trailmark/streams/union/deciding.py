@@ -100,7 +100,8 @@ class Deciding:
         is_through = not _is_later(complete_us, released_us)
         if until_us is not None and (is_through or start.ahead is not None):
             begin_us = later(start.until_us, released_us)
-            until_us = self._limited(begin_us, until_us, seen, self._batch_rows(start))
+            least_us = 0 if self._pace is None else self._pace.least_new_us
+            until_us = self._limited(begin_us, until_us, seen, start, least_us)
         else:
             until_us = None  # those that are complete come first
         ahead = self._ahead(start, released_us, until_us, complete_us, boundaries)
@@ -212,19 +213,14 @@ class Deciding:
             return None if start.ahead is None else start.ahead.until_us
         return self._answering.until_us(start.ahead, complete_us, boundaries, due_us)
 
-    def _batch_rows(self, start: Decision) -> int | None:
-        """How many rows a batch may have: few while others wait for it."""
-        if self._pace is None or start.ahead is None:
-            return self._most_rows
-        return self._pace.rows if self._most_rows is None else min(self._most_rows, self._pace.rows)
-
     def _released(
         self, start: Decision, complete_us: int | None, seen: Mapping[str, Sequence[SeenBatch]]
     ) -> int | None:
         """Up to which time rows are released as stable ones."""
         if complete_us is None or not _is_later(complete_us, start.released_us):
             return start.released_us
-        wanted_us = self._limited(start.released_us, complete_us, seen, self._batch_rows(start))
+        least_us = 0 if self._pace is None else self._pace.least_replaced_us
+        wanted_us = self._limited(start.released_us, complete_us, seen, start, least_us)
         if start.ahead is None:
             return wanted_us
         first = start.ahead.edges[0]
@@ -273,20 +269,33 @@ class Deciding:
         first_us: int | None,
         end_us: int,
         seen: Mapping[str, Sequence[SeenBatch]],
-        most_rows: int | None,
+        start: Decision,
+        least_us: int,
     ) -> int:
-        """The end of as many slices from a time on as have about the rows that are wanted; of one
-        at least."""
-        if most_rows is None or not _is_later(end_us, first_us):
+        """The end of as many slices from a time on as a batch may have: about so many rows as the
+        union was told; while others wait for it, few, but no less time than ``least_us``. At least
+        one slice."""
+        pace = None if start.ahead is None else self._pace
+        if (pace is None and self._most_rows is None) or not _is_later(end_us, first_us):
             return end_us
         amounts = _amounts(seen, first_us, end_us)
-        at_us = amounts.time_of(most_rows)
-        if at_us is None:
-            return end_us
         begin_us = later(first_us, self._slice_at(amounts.first_us))
         assert begin_us is not None
-        # A batch that releases no slice would be one for nothing.
-        return min(max(self._slice_at(at_us), begin_us + self._interval_us), end_us)
+        limits = [end_us]
+        if self._most_rows is not None:
+            limits.append(self._end_of(self._most_rows, amounts, begin_us, end_us))
+        if pace is not None:
+            paced_us = self._end_of(pace.rows, amounts, begin_us, end_us)
+            limits.append(max(paced_us, self._slice_at(begin_us + least_us)))
+        return min(limits)
+
+    def _end_of(self, rows: int, amounts: Amounts, begin_us: int, end_us: int) -> int:
+        """The end of as many slices as have about so many rows, and of one at least: a batch that
+        releases no slice would be one for nothing."""
+        at_us = amounts.time_of(rows)
+        if at_us is None:
+            return end_us
+        return max(self._slice_at(at_us), begin_us + self._interval_us)
 
 
 def tentative_range(start: Decision, end: Decision) -> tuple[int | None, int | None]:

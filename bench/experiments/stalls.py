@@ -1,73 +1,46 @@
-"""Answers while a stream is missing: how long they take, and how many are tentative."""
+"""Answers while a stream is missing: how long they take, how many are tentative, and what it costs
+to be ready for that."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
+from typing import cast
 
 from matplotlib.figure import Figure
 
-from bench.experiment import Effort, Measured, Note, Raw, Section, table
+from bench.experiment import Effort, Measured, Note, Raw, Repetition, Section, table
+from bench.stalls import boundaries, chained, on_spark, reconciling
 from bench.stalls.life import Life
-from trailmark.streams.union.answering import Answering, OnCorrection, OnFailure
+from bench.stalls.part import BOUND_S, CHOICES, FAST, RATE, Asked, Part, cell, named, two_axes
 
 NAME = "stalls"
 TITLE = "Answers while a stream is missing"
 
-_SECOND = 1_000_000
-_BOUND_S = 3
-_RATE = 4_500
+_MODULES: tuple[ModuleType, ...] = (chained, reconciling, boundaries, on_spark)
+_PARTS = tuple(cast(Part, module) for module in _MODULES)
 _FAILURES_S = ((2, 5, 15), (2, 5, 10, 15, 30, 60))
-_FAST, _FAST_FAILURE_S = 100, (15, 60)
-_CHOICES: tuple[tuple[OnFailure, OnCorrection], ...] = (
-    ("process", "process"),
-    ("process", "delay"),
-    ("process", "suspend"),
-    ("delay", "process"),
-    ("delay", "delay"),
-    ("delay", "suspend"),
-)
+_FAST_FAILURES_S = ((15,), (5, 15, 60))
 #: The second of the paper's experiments: a failure of 5 s at 3,000 tuples a second, by the bound.
+_BOUNDS_RATE, _BOUNDS_FAILURE_S = 3_000, 5
 _BOUNDS_S = ((0.5, 2, 4, 6), (0.5, 1, 2, 3, 4, 5, 6))
 
 
 def measure(effort: Effort, note: Note) -> Measured:
     logging.getLogger("trailmark").setLevel(logging.ERROR)  # that something is missing is the point
-    repetitions: list[dict[str, Any]] = []
     failures_s, bounds_s = effort.pick(*_FAILURES_S), effort.pick(*_BOUNDS_S)
-
-    def run(what: str, rate: int, failure_s: float, bound_s: float, *choice: Any) -> None:
-        answering = Answering(round(bound_s * _SECOND), *choice)
-        found = Life(rate, answering).run(failure_s)
-        repetitions.append(
-            {
-                "what": what,
-                "rate": rate,
-                "failure_s": failure_s,
-                "bound_s": bound_s,
-                "on_failure": choice[0],
-                "on_correction": choice[1],
-                "longest_s": round(found.longest_s, 3),
-                "tentative_tuples": found.tentative_tuples,
-                "corrected_s": round(found.corrected_s, 3),
-            }
-        )
-
-    for choice in _CHOICES:
-        note(f"{' and '.join(choice)}: failures of {failures_s[0]} to {failures_s[-1]} s")
-        for failure_s in failures_s:
-            run("failures", _RATE, failure_s, _BOUND_S, *choice)
-    for on_failure in ("process", "delay"):
-        note(f"{on_failure}: bounds of {bounds_s[0]} to {bounds_s[-1]} s")
-        for bound_s in bounds_s:
-            # In the paper it is the wait that goes from 0.5 to 6 s.
-            run("bounds", 3_000, 5, bound_s / 0.9, on_failure, "process")
-    fast_s = effort.pick(*_FAST_FAILURE_S)
-    note(f"{_FAST} times the rate, a failure of {fast_s} s")
-    run("fast", _RATE * _FAST, fast_s, _BOUND_S, "process", "process")
+    repetitions = [
+        *_failures("failures", RATE, failures_s, note),
+        *_failures("fast", RATE * FAST, effort.pick(*_FAST_FAILURES_S), note),
+        *_bounds("bounds", _BOUNDS_RATE, bounds_s, note),
+        *_bounds("fast bounds", _BOUNDS_RATE * FAST, bounds_s, note),
+    ]
+    for part in _PARTS:
+        repetitions += part.measure(effort, note)
     settings = {
-        "bound_s": _BOUND_S,
-        "rate": _RATE,
+        "bound_s": BOUND_S,
+        "rate": RATE,
         "failures_s": failures_s,
         "waits_s": bounds_s,
         "interval_ms": 100,
@@ -76,41 +49,41 @@ def measure(effort: Effort, note: Note) -> Measured:
     return Measured(settings, 0, repetitions)
 
 
+def _failures(what: str, rate: int, lengths_s: Sequence[int], note: Note) -> list[Repetition]:
+    found = []
+    for choice in CHOICES:
+        note(f"{named(choice)}: failures of {lengths_s[0]} to {lengths_s[-1]} s at {rate:,}/s")
+        for failure_s in lengths_s:
+            asked = Asked(rate, failure_s, choice)
+            found.append(asked.repetition(what, Life(rate, asked.answering).run(failure_s)))
+    return found
+
+
+def _bounds(what: str, rate: int, waits_s: Sequence[float], note: Note) -> list[Repetition]:
+    found = []
+    for choice in (CHOICES[0], CHOICES[3]):
+        note(f"{named(choice)}: bounds of {waits_s[0]} to {waits_s[-1]} s at {rate:,}/s")
+        for wait_s in waits_s:
+            # In the paper it is the wait that goes from 0.5 to 6 s.
+            asked = Asked(rate, _BOUNDS_FAILURE_S, choice, wait_s / 0.9)
+            found.append(asked.repetition(what, Life(rate, asked.answering).run(_BOUNDS_FAILURE_S)))
+    return found
+
+
 def show(raw: Raw) -> Section:
-    rows = []
-    for on_failure, on_correction in _CHOICES:
-        found = raw.of(what="failures", on_failure=on_failure, on_correction=on_correction)
-        rows.append(
-            [
-                f"{on_failure} & {on_correction}",
-                *(f"{one['longest_s']:.1f} s / {one['tentative_tuples']:,}" for one in found),
-            ]
-        )
-    header = ["", *(f"{failure_s} s" for failure_s in raw.settings["failures_s"])]
-    waits = []
-    for bound_s in raw.settings["waits_s"]:
-        found = [
-            raw.of(what="bounds", on_failure=each, bound_s=bound_s / 0.9)[0]
-            for each in ("delay", "process")
-        ]
-        waits.append(
-            [
-                f"{bound_s} s",
-                *(f"{one['longest_s']:.1f} s / {one['tentative_tuples']:,}" for one in found),
-            ]
-        )
-    (fast,) = raw.of(what="fast")
     text = f"""\
-After figures 9 and 10 of Balazinska and others, *Fault-Tolerance in the Borealis Distributed Stream
-Processing System*. Three streams, one of which is missing for a while, are merged and counted in
-windows of a second. Streams, decisions and engine are the real ones, without Spark; time is
-simulated, and moves by what they really take.
+After Balazinska and others, *Fault-Tolerance in the Borealis Distributed Stream Processing System*.
+Three streams, one of which is missing for a while, are merged and counted in windows of a second.
+Streams, decisions and engine are the real ones, without Spark where nothing else is said; time is
+simulated then, and moves by what they really take.
 
-The longest that a new tuple waited, and how many tuples were given out as tentative, with
-`answer_within="{_BOUND_S} seconds"` at {_RATE:,} tuples a second, by how long the stream is missing
-(rows: `on_failure` & `on_correction`):
+### How long answers take
 
-{table(header, rows)}
+After figure 10: the longest that a new tuple waited, and how many tuples were given out as
+tentative, with `answer_within="{BOUND_S} seconds"` at {RATE:,} tuples a second, by how long the
+stream is missing (rows: `on_failure` & `on_correction`):
+
+{_failures_table(raw, "failures")}
 
 As in the paper, nothing is tentative for a failure that is shorter than the wait. There, suspending
 while it is corrected breaks the bound as soon as failures are longer than it, because a correction
@@ -119,21 +92,68 @@ is replaced is processed once. What `delay` takes beyond the bound in longer fai
 each batch takes in the tentative tuples of all batches since the failure began, at two milliseconds
 a batch or more, and a tenth of the bound is left for it.
 
-A failure of 5 s at 3,000 tuples a second, by how long the union waits (0.9 of the bound), with
-`delay` and with `process`:
+The same at {RATE * FAST:,} tuples a second:
 
-{table(["wait", "delay", "process"], waits)}
+{_failures_table(raw, "fast")}
 
-At {fast["rate"]:,} tuples a second, a failure of {fast["failure_s"]} s: the longest wait was
-{fast["longest_s"]:.1f} s, and everything was replaced after {fast["corrected_s"]:.1f} s.
+{_corrected(raw)}
+
+After figure 9: a failure of {_BOUNDS_FAILURE_S} s at {_BOUNDS_RATE:,} tuples a second, by how long
+the union waits (0.9 of the bound), with `delay` and with `process`:
+
+{_bounds_table(raw)}
+
+In the paper, too, the delay grows with the wait, and *delay* gives out fewer tentative tuples the
+longer it is, *process* all of the failure's as soon as it begins.
 """
-    return Section(text, {f"{NAME}.svg": _draw(raw)})
+    pictures = {f"{NAME}.svg": _draw(raw)}
+    for part in _PARTS:
+        section = part.show(raw)
+        if section is not None:
+            text += f"\n{section.text}"
+            pictures |= section.pictures
+    return Section(text, pictures)
+
+
+def _failures_table(raw: Raw, what: str) -> str:
+    lengths_s = sorted({one["failure_s"] for one in raw.of(what=what)})
+    rows = []
+    for on_failure, on_correction in CHOICES:
+        found = raw.of(what=what, on_failure=on_failure, on_correction=on_correction)
+        if found:
+            rows.append([named((on_failure, on_correction)), *map(cell, found)])
+    return table(["", *(f"{length_s} s" for length_s in lengths_s)], rows)
+
+
+def _corrected(raw: Raw) -> str:
+    """The worst of the fast ones."""
+    worst = max(raw.of(what="fast"), key=lambda one: one["corrected_s"])
+    return (
+        f"It took {worst['corrected_s']:.1f} s at most until everything was replaced, after a "
+        f"failure of {worst['failure_s']} s."
+    )
+
+
+def _bounds_table(raw: Raw) -> str:
+    kinds = [what for what in ("bounds", "fast bounds") if raw.of(what=what)]
+    header = ["wait"]
+    for what in kinds:
+        rate = raw.of(what=what)[0]["rate"]
+        header += [f"{on_failure}, {rate:,}/s" for on_failure in ("delay", "process")]
+    rows = []
+    for wait_s in raw.settings["waits_s"]:
+        cells = [
+            cell(raw.of(what=what, on_failure=on_failure, bound_s=wait_s / 0.9)[0])
+            for what in kinds
+            for on_failure in ("delay", "process")
+        ]
+        rows.append([f"{wait_s} s", *cells])
+    return table(header, rows)
 
 
 def _draw(raw: Raw) -> Figure:
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for on_failure, on_correction in _CHOICES:
+    figure, left, right = two_axes()
+    for on_failure, on_correction in CHOICES:
         found = raw.of(what="failures", on_failure=on_failure, on_correction=on_correction)
         style = "-" if on_failure == "process" else "--"
         label = f"{on_failure} & {on_correction}"

@@ -100,7 +100,7 @@ bench-joins: java ## Speed of joins against Spark's own; exit code 1 if any is s
 	$(SPARK) $(BIN)/python -m bench.joins
 
 .PHONY: bench-answers
-bench-answers: java ## Cost of merging streams in order; exit code 1 if any is short
+bench-answers: java ## Cost of merging streams in order, and answers without one; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.answers
 
 .PHONY: bench-streams

@@ -88,9 +88,9 @@ stream is missing (rows: `on_failure` & `on_correction`):
 As in the paper, nothing is tentative for a failure that is shorter than the wait. There, suspending
 while it is corrected breaks the bound as soon as failures are longer than it, because a correction
 takes time that grows with them. Here the state has waited where everything was complete, and what
-is replaced is processed once. What `delay` takes beyond the bound in longer failures is the fork:
-each batch takes in the tentative tuples of all batches since the failure began, at two milliseconds
-a batch or more, and a tenth of the bound is left for it.
+is replaced is processed once. With `delay` each tuple waits for almost as long as it may, and then
+for a batch. That takes longer the longer the failure: its fork takes in the tentative tuples of all
+batches since, at two milliseconds a batch or more.
 
 The same at {RATE * FAST:,} tuples a second:
 

@@ -68,6 +68,11 @@ class PlainAnswers:
     seen: dict[int, int] = field(default_factory=dict)
     #: The furthest boundary of any stream, and when it was seen there.
     reached: list[tuple[int, int]] = field(default_factory=list)
+    #: How long the last batches took, when the one began that runs, and what has waited as long as
+    #: it may: whatever was seen by then.
+    took: list[int] = field(default_factory=list)
+    runs_since: int | None = None
+    ripe: float = float("-inf")
 
     @property
     def boundaries(self) -> list[int | None]:
@@ -82,11 +87,22 @@ class PlainAnswers:
         known = [each for each in self.boundaries if each is not None]
         return min(known) if len(known) == len(self.boundaries) else None
 
+    def go_on(self, now: int) -> None:
+        """Somebody asks for what comes next: the last batch, if any ran, is over."""
+        if self.runs_since is not None:
+            self.took = [*self.took, now - self.runs_since][-8:]
+            self.runs_since = None
+        if self.answering is not None:
+            self.ripe = max(self.ripe, now - self.wait)
+
     @property
     def wait(self) -> int:
-        """How long something waits: a tenth of the bound is left for processing it."""
+        """How long something waits. A tenth of the bound is left for processing it; more, up to a
+        quarter, where the longest of the last eight batches took more than two thirds of that."""
         assert self.answering is not None
-        return self.answering.within_us * 9 // 10
+        within = self.answering.within_us
+        left = max(2 * within, 30 * max(self.took, default=0)) / 20
+        return int(within - min(left, within / 4))
 
     @property
     def grace(self) -> int:
@@ -117,20 +133,20 @@ class PlainAnswers:
         """Whoever looks from now on has not seen anything yet."""
         self.answering, self.has_ended = answering, False
         self.seen, self.reached = {}, []
+        self.took, self.runs_since, self.ripe = [], None, float("-inf")
 
-    def must(self, now: int) -> int | None:
+    def must(self) -> int | None:
         """The end of what has to be given out: some stream has been complete up to it so long."""
-        ripe = now - self.wait
-        return max((time for time, seen in self.reached if seen <= ripe), default=None)
+        return max((time for time, seen in self.reached if seen <= self.ripe), default=None)
 
     def may(self, now: int) -> int | None:
         """The end of what may be given out: also if it is only rows that have waited so long, and a
         stream came to the end of their slice a while ago."""
-        ripe = now - self.wait
+        ripe = self.ripe
         ends = {self._slice_end(time) for time, value in self.committed if self.seen[value] <= ripe}
         furthest = [time for time, seen in self.reached if seen <= now - self.grace]
         waited = [end for end in ends if furthest and end <= max(furthest)]
-        return latest(self.must(now), *waited)
+        return latest(self.must(), *waited)
 
     def wanted(self, due: int | None) -> int | None:
         """The end of what is given out now, if what is before ``due`` has waited for too long."""
@@ -155,9 +171,10 @@ class PlainAnswers:
     ) -> None:
         """The union has decided something: it must be right."""
         assert after.number == before.number + 1
+        self.go_on(now)
         low = high = None
         if self.answering is not None and not self.has_ended:
-            low, high = self.must(now), self.may(now)
+            low, high = self.must(), self.may(now)
         self._check_released(after)
         self._check_until(after, self.wanted(low), self.wanted(high))
         first, end = tentative_range(before, after)
@@ -172,6 +189,7 @@ class PlainAnswers:
         self.union.released = after.released_us
         self.until = None if after.ahead is None else after.ahead.until_us
         self._check_parts(after)
+        self.runs_since = now
 
     def _check_released(self, after: Decision) -> None:
         old, new, complete = self.union.released, after.released_us, self.complete
@@ -237,15 +255,15 @@ class PlainAnswers:
 
     def settled(self, now: int) -> None:
         """Nothing more is given out now: nothing is left that would have to be."""
+        self.go_on(now)
         if self.until is None or not is_less(self.complete, self.until):
             assert self.until is None, "all streams are back"
             assert self.union.released == latest(self.union.released, self.complete)
         if self.answering is None or self.has_ended:
             return
-        ripe = now - self.wait
         for row in self.rows_between(self.given, None):
             passed = [seen for time, seen in self.reached if time >= self._slice_end(row[0])]
-            assert not passed or max(min(passed), self.seen[row[2]]) > ripe, row
+            assert not passed or max(min(passed), self.seen[row[2]]) > self.ripe, row
 
     def rows_between(self, first: int | None, end: int | None) -> list[UnionRow]:
         """Rows that are in time, in order."""

@@ -43,7 +43,7 @@ def test_slow_batches_fall_behind_neither_with_answers_nor_with_corrections() ->
     what the union wants of them: then it replaces 3.6 s with each, and 1 s comes anew."""
     answering = Answering(_BOUND_US)
     found = Life(100 * _RATE, answering, now_us=StepClock(1_000_000)).run(10)
-    assert found.longest_s < 2.7 + 2 * 1.0 + 0.2, "waited for, and for two batches"
+    assert found.longest_s < 2.25 + 2 * 1.0 + 0.2, "waited for, and for two batches"
     assert found.corrected_s < 8
 
 

@@ -28,22 +28,33 @@ _SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("value", pa.int64())]
 
 
 def test_rows_wait_from_when_they_were_seen_and_boundaries_too() -> None:
-    arrivals = Arrivals(wait_us=90, grace_us=30)
+    arrivals = Arrivals(grace_us=30)
     arrivals.saw(0, rows_end_us=10, boundary_us=None)
-    assert arrivals.due_us(1_000) is None, "no stream is complete for it"
+    assert arrivals.due_us(1_000, 90) is None, "no stream is complete for it"
     arrivals.saw(1_000, rows_end_us=10, boundary_us=10)
-    assert arrivals.due_us(1_029) is None, "the others may be about to be"
-    assert arrivals.due_us(1_030) == 10
+    assert arrivals.due_us(1_029, 90) is None, "the others may be about to be"
+    assert arrivals.due_us(1_030, 90) == 10
     arrivals.saw(1_040, rows_end_us=10, boundary_us=20)
-    assert arrivals.due_us(1_129) == 10
-    assert arrivals.due_us(1_130) == 20, "also if no rows come"
+    assert arrivals.due_us(1_129, 90) == 10
+    assert arrivals.due_us(1_130, 90) == 20, "also if no rows come"
+
+
+def test_what_may_not_wait_any_longer_may_not_when_others_may() -> None:
+    arrivals = Arrivals(grace_us=30)
+    arrivals.saw(0, rows_end_us=10, boundary_us=10)
+    arrivals.saw(20, rows_end_us=20, boundary_us=20)
+    assert arrivals.due_us(75, 75) == 10
+    assert arrivals.due_us(80, 90) == 10
+    arrivals.saw(80, rows_end_us=30, boundary_us=30)
+    assert arrivals.due_us(94, 75) == 10
+    assert arrivals.due_us(95, 75) == 20
 
 
 def test_rows_beyond_all_boundaries_move_nothing() -> None:
-    arrivals = Arrivals(wait_us=90, grace_us=30)
+    arrivals = Arrivals(grace_us=30)
     arrivals.saw(0, rows_end_us=1_000_000, boundary_us=10)
-    assert arrivals.due_us(89) is None
-    assert arrivals.due_us(90) == 10
+    assert arrivals.due_us(89, 90) is None
+    assert arrivals.due_us(90, 90) == 10
 
 
 # What is ahead
@@ -152,6 +163,17 @@ def test_a_batch_keeps_up_with_what_comes_however_long_the_one_before_took() -> 
     assert (pace.least_new_us, pace.least_replaced_us) == (10_000, 4_000)
 
 
+def test_the_longest_of_the_last_batches_tells_how_long_one_takes() -> None:
+    pace = Pace(batch_us=1_000)
+    found = []
+    for number, took in enumerate([3, 9, 1, 1, 1, 1, 1, 1, 1, 2]):
+        found.append(pace.longest_us)
+        pace.begin(number, 10, 0)
+        pace.ended(number, took)
+    assert found == [0, 3, 9, 9, 9, 9, 9, 9, 9, 9]
+    assert pace.longest_us == 2
+
+
 def test_a_stream_that_moves_is_not_given_up() -> None:
     patience = Patience(100)
     assert patience.is_over(["asia"], {"asia": 5, "eu": 9}, 0) == []
@@ -164,7 +186,10 @@ def test_a_stream_that_moves_is_not_given_up() -> None:
 
 
 def test_a_bound_is_spent_on_waiting_but_for_a_tenth() -> None:
-    assert (Answering(1_000_000).wait_us, Answering(1_000_000).grace_us) == (900_000, 300_000)
+    answering = Answering(1_000_000)
+    assert answering.grace_us == 300_000
+    longest = {0.0: 900_000, 60_000.0: 900_000, 120_000.0: 820_000, 400_000.0: 750_000}
+    assert {each: answering.wait_us(each) for each in longest} == longest
 
 
 # The end of a stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
@@ -14,8 +15,11 @@ from trailmark.values import dataclass
 OnFailure: TypeAlias = Literal["process", "delay"]
 OnCorrection: TypeAlias = Literal["process", "delay", "suspend"]
 
-#: The part of the bound that is spent on waiting. The rest is for processing.
-_WAITED = 0.9
+#: The part of the bound that is spent on waiting, at most and at least. The rest is for processing:
+#: so many times as long as a batch takes.
+_WAITED, _LEAST_WAITED, _PROCESSED = 0.9, 0.75, 1.5
+#: The last batches, the longest of which tells how long one takes.
+_RECENT = 8
 #: The part of the bound for which the others are waited for once one stream is complete.
 _GRACE = 0.3
 #: The part of the bound that a batch may take while streams are missing or corrected.
@@ -51,10 +55,11 @@ class Answering:
     on_correction: OnCorrection = "process"
     give_up_us: int | None = None
 
-    @property
-    def wait_us(self) -> int:
-        """How long a stream that is missing is waited for."""
-        return int(self.within_us * _WAITED)
+    def wait_us(self, longest_us: float) -> int:
+        """How long a stream that is missing is waited for, where batches take so long."""
+        left_us = self.within_us - _PROCESSED * longest_us
+        least_us, most_us = self.within_us * _LEAST_WAITED, self.within_us * _WAITED
+        return int(min(max(left_us, least_us), most_us))
 
     @property
     def grace_us(self) -> int:
@@ -140,13 +145,20 @@ class Pace:
         How many rows.
     least_new_us, least_replaced_us
         How much time a batch has at least of new rows, and of those that are replaced.
+    longest_us
+        How long the longest of the last batches took.
     """
 
     def __init__(self, batch_us: float) -> None:
         self._batch_us = batch_us
         self.rows = _FIRST_ROWS
         self.least_new_us = self.least_replaced_us = 0
+        self._took_us: deque[float] = deque(maxlen=_RECENT)
         self._begun: tuple[int, float, float] | None = None
+
+    @property
+    def longest_us(self) -> float:
+        return max(self._took_us, default=0.0)
 
     def begin(self, number: int, rows: float, now_us: float) -> None:
         """A batch begins."""
@@ -159,6 +171,7 @@ class Pace:
         _, rows, began_us = self._begun
         self._begun = None
         took_us = now_us - began_us
+        self._took_us.append(took_us)
         self.least_new_us = round(_NEW * took_us)
         # One that took too long is not followed by one that takes even longer.
         self.least_replaced_us = round(_REPLACED * min(took_us, self._batch_us))

@@ -12,15 +12,13 @@ class Arrivals:
 
     Parameters
     ----------
-    wait_us
-        How long something may wait.
     grace_us
         How long rows wait at least once some stream is complete for them: where that is much later
         than they came, the others are about to be.
     """
 
-    def __init__(self, wait_us: int, grace_us: int) -> None:
-        self._wait_us = wait_us
+    def __init__(self, grace_us: int) -> None:
+        self._since_us: float | None = None
         self._grace_us = grace_us
         self._rows = _Seen()
         self._boundaries = _Seen()
@@ -35,13 +33,17 @@ class Arrivals:
             self._boundaries.add(boundary_us, now_us)
             self._reached.add(boundary_us, now_us)
 
-    def due_us(self, now_us: float) -> int | None:
-        """The time up to which nothing may wait any longer; None if there is none.
+    def due_us(self, now_us: float, wait_us: int) -> int | None:
+        """The time up to which nothing may wait any longer, if it may for so long; None if there is
+        none. What may not once may not later.
 
         Rows of a time that no stream has reached may: others with it are still to come, or a clock
         is wrong.
         """
-        since_us = now_us - self._wait_us
+        since_us = now_us - wait_us
+        if self._since_us is not None:
+            since_us = max(since_us, self._since_us)
+        self._since_us = since_us
         reached_us = self._reached.before(now_us - self._grace_us)
         rows_us = None if reached_us is None else self._rows.before(since_us, reached_us)
         boundary_us = self._boundaries.before(since_us)

@@ -60,9 +60,7 @@ class Deciding:
         self._ends = False
         self._target: Mapping[str, Look] | None = None
         self._begun: dict[str, Reached] = {}
-        self._arrivals = (
-            None if answering is None else Arrivals(answering.wait_us, answering.grace_us)
-        )
+        self._arrivals = None if answering is None else Arrivals(answering.grace_us)
         #: A tentative part that is longer than this is not waited for.
         self._long_us = max(2 * interval_us, 0 if answering is None else answering.within_us)
         self._pace = None if answering is None else Pace(answering.batch_us)
@@ -182,7 +180,7 @@ class Deciding:
         boundaries: Sequence[int | None],
     ) -> int | None:
         """What is before this time has waited as long as it may."""
-        if self._arrivals is None:
+        if self._arrivals is None or self._answering is None or self._pace is None:
             return None
         latest_us = None
         for each in self._inputs:
@@ -191,7 +189,7 @@ class Deciding:
         furthest_us = max((each for each in boundaries if each is not None), default=None)
         now_us = self._now_us()
         self._arrivals.saw(now_us, rows_end_us, furthest_us)
-        return self._arrivals.due_us(now_us)
+        return self._arrivals.due_us(now_us, self._answering.wait_us(self._pace.longest_us))
 
     def _give_up(self, start: Decision, boundaries: Mapping[str, int | None]) -> None:
         """Ends streams that have been missing for too long; the next look sees it."""

@@ -16,7 +16,7 @@ from trailmark.log import Footer, Origin, TimeRange
 from trailmark.log.json_text import object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH
 from trailmark.operators.protocol import Port
-from trailmark.records import MOST_PORTS
+from trailmark.records import MOST_PORTS, NO_BATCH
 from trailmark.values import dataclass
 
 #: Attribute of footers: what is tentative.
@@ -32,7 +32,7 @@ class Upstream:
     Parameters
     ----------
     number
-        The decision that the batch is made of.
+        The decision that the batch is made of; NO_BATCH of a union that has decided nothing yet.
     since
         The first decision whose tentative rows still stand; None if none do.
     phase
@@ -128,7 +128,7 @@ class Tentative:
             raise ValueError(f"{len(ports)} ports")
         return cls(
             whole(body["stands_from"], 0, LARGEST_BATCH),
-            tuple(whole(each, 0, LARGEST_BATCH) for each in numbers),
+            tuple(whole(each, NO_BATCH, LARGEST_BATCH) for each in numbers),
             text_of(body["phase"]),
             _time(body["at"]),
             _time(body["before"]),

@@ -31,7 +31,7 @@ from trailmark.engine.watermark import read_watermark, watermark_path
 from trailmark.errors import DamagedSegment, TrailmarkError
 from trailmark.log import Footer, Origin, PortRows, TimeRange
 from trailmark.operators.protocol import Port
-from trailmark.records import FrameKind, Stream
+from trailmark.records import NO_BATCH, FrameKind, Stream
 from trailmark.testing.disk import SimulatedDisk
 
 _ORIGIN = Origin("in/00000/some.seg")
@@ -57,7 +57,7 @@ _LIES: dict[str, object] = {
     "no list of numbers": {**_STORED, "numbers": 4},
     "numbers by name": {**_STORED, "numbers": {"4": 4}},
     "a number that is a text": {**_STORED, "numbers": ["4"]},
-    "a number below zero": {**_STORED, "numbers": [-1]},
+    "a number before the first": {**_STORED, "numbers": [-2]},
     "no phase": {**_STORED, "phase": None},
     "a phase that is a list": {**_STORED, "phase": ["STABLE"]},
     "a time that is a text": {**_STORED, "at": "5"},
@@ -340,6 +340,18 @@ def test_a_batch_stands_while_one_of_two_unions_still_needs_it() -> None:
     first, second = [1, 1, None, 4, 4, 4, None], [None, 2, 2, 2, 4, None, None]
     sinces = list(zip(first, second, strict=True))
     assert _stands_from(sinces) == [0, 0, 1, 1, 3, 3, None]
+
+
+def test_a_union_may_have_decided_nothing_yet_while_another_is_ahead() -> None:
+    none = Upstream(NO_BATCH, None, "STABLE")
+    steps = [
+        Step(_orders(n), _orders(n + 5), InputsTold((None,), (), (none, each)))
+        for n, each in enumerate([Upstream(0, 0, "UP_FAILURE"), Upstream(1, 0, "UP_FAILURE")])
+    ]
+    query = _behind(steps)
+    _run(query)
+    assert [_facts(query, batch)["numbers"] for batch in (0, 1)] == [[NO_BATCH, 0], [NO_BATCH, 1]]
+    query.stop()
 
 
 def test_of_several_unions_the_worst_phase_is_told() -> None:

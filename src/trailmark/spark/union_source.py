@@ -217,9 +217,13 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             stable = _stretches(
                 deciding.pieces(before, decision), before.released_us, decision.released_us
             )
-            tentative = _stretches(
-                deciding.tentative_pieces(before, decision), *tentative_range(before, decision)
-            )
+            tentative: Sequence[Stretch] = ()
+            # A query that does not answer any more may repeat a batch that has some: without the
+            # mark they would count as stable.
+            if self._options.answering is not None:
+                tentative = _stretches(
+                    deciding.tentative_pieces(before, decision), *tentative_range(before, decision)
+                )
             return [
                 *(RowsInOrder(stretch) for stretch in stable),
                 *(RowsInOrder(stretch, is_tentative=True) for stretch in tentative),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 import trailmark as tm
 from trailmark.errors import DataLoss, OtherQuery
@@ -17,6 +17,8 @@ from trailmark.log.readers import read_reader
 from trailmark.spark.union_source import RowsInOrder, UnionOptions, UnionReader
 from trailmark.streams.manifest import manifest_log
 from trailmark.streams.own_writer import OwnWriter
+from trailmark.streams.union.ahead import Ahead, Edge, Phase
+from trailmark.streams.union.answering import Answering
 from trailmark.streams.union.decisions import newest_decision
 
 _SCHEMA = StructType().add("at", "timestamp").add("item", "long").add("source", "string")
@@ -80,6 +82,23 @@ def test_a_batch_is_a_decision_and_is_repeated_as_it_was(
     following = reader.latestOffset(end)
     assert _rows(reader, end, following) == [(20, "a"), (25, "b")]
     assert reader.partitions(following, following) == []
+
+
+def test_rows_that_are_tentative_are_given_only_where_they_are_marked(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    """A batch that was begun may be repeated by a query that does not answer any more."""
+    reader = _reader(tmp_path)
+    start = reader.latestOffset(reader.initialOffset())
+    ahead = Ahead(30, 1, Phase.UP_FAILURE, ("b",), 0, (Edge(30, 1),))
+    end = {**start, "number": 1, "ahead": ahead.to_json()}
+    answering = Answering(1_000_000)
+    marked = _reader(tmp_path, answering=answering)
+    marked._schema = StructType([*_SCHEMA, StructField("tentative", BooleanType())])
+    (partition,) = marked.partitions(start, end)
+    marks = [batch["tentative"].to_pylist() for batch in marked.read(partition)]
+    assert marks == [[True], [True]]
+    assert _rows(_reader(tmp_path), start, end) == [], "else they would count as stable ones"
 
 
 def test_it_looks_no_more_often_than_is_worth_it(tmp_path: Path, writers: list[OwnWriter]) -> None:

@@ -248,6 +248,20 @@ def test_whoever_loses_the_mark_is_refused_unless_only_what_stands_is_taken(
         _counts(joined, tmp_path, "joined")
 
 
+def test_one_mark_does_not_speak_for_two_unions(
+    spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
+) -> None:
+    """Spark keeps the metadata of one of two columns that it puts under each other."""
+    df = _union(tmp_path, answer_within="1 second")
+    other = _union(tmp_path, path=tmp_path / "other", answer_within="1 second")
+    others = other.select("item", F.col("n").alias("m"))
+    for both in (df.unionByName(other), df.join(others, "item")):
+        with pytest.raises(SettingError, match="names only some of these") as refused:
+            _counts(both, tmp_path)
+        assert "one tm.union" in str(refused.value)
+    _counts(df.join(tm.stable(other).select("item", F.col("n").alias("m")), "item"), tmp_path)
+
+
 def test_marks_of_another_query_are_refused_unless_only_what_stands_is_taken(
     spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
 ) -> None:

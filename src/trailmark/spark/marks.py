@@ -64,6 +64,13 @@ def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
             fix="Take the rows that stand: tm.stable(df), or the option answers='stable' when they "
             "are read.",
         )
+    if reads_without_note(df, _STABLE, lambda each: _is_of_others(each, paths)):
+        raise SettingError(
+            "Rows of several unions come together here, and the mark names only some of these.",
+            where=argument,
+            fix="Give all streams to one tm.union, or the DataFrames to tm.join, which keeps track "
+            "of both; or take the rows of each that stand with tm.stable(df) before.",
+        )
     return paths
 
 
@@ -115,6 +122,11 @@ def _may_be_tentative(source: Source) -> bool:
     if source.format == TrailmarkSource.name():
         return options.get("answers", "").lower() == "all"
     return _is_union(source) and ANSWER_WITHIN.lower() in options
+
+
+def _is_of_others(source: Source, paths: tuple[str, ...]) -> bool:
+    """Whether rows of a source may be tentative by other unions than these."""
+    return _may_be_tentative(source) and not set(source.paths).issubset(paths)
 
 
 def _is_union(source: Source) -> bool:

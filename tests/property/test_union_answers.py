@@ -15,6 +15,7 @@ import pytest
 from tests.support.seeds import reported, seeds
 from tests.support.streams import often
 from tests.support.union_answers import LOOK, Life
+from trailmark.streams.promises import END_OF_TIME, has_ended
 from trailmark.streams.union import ahead as ahead_module
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.answering import Answering, OnCorrection, OnFailure
@@ -85,6 +86,7 @@ class _Case:
     steps: int
     trims: bool
     restarts: float
+    ends: float
     heals: bool
 
     @classmethod
@@ -111,6 +113,7 @@ class _Case:
             steps,
             rng.random() < 0.2,
             rng.choice([0, 0.02, 0.1]),
+            rng.choice([0, 0, 0.02]),
             rng.random() < 0.7,
         )
 
@@ -154,7 +157,12 @@ class _Run:
         is_silent = each.is_silent(step)
         if rng.random() < each.rate and (each.keeps or not is_silent):
             each.held += [now - rng.randint(0, each.disorder) for _ in range(each.most)]
-        if is_silent:
+        if not is_silent and each.delay is not None and rng.random() < self.case.ends:
+            if each.held:
+                self._commit(each)
+            each.is_gone = True
+            self.life.heartbeat(each.place, END_OF_TIME, each.name)
+        elif is_silent:
             if not each.is_gone and each.delay is not None and rng.random() < 0.02:
                 each.is_gone = rng.random() < 0.3
                 self.life.let_go(each.place, each.name)
@@ -213,7 +221,7 @@ def test_any_union_answers_in_time_and_is_right_in_the_end(seed: int) -> None:
             assert run.life.decision.phase is Phase.STABLE
         life = run.life
         assert life.stable == life.oracle.union.rows()
-        if case.heals:
+        if case.heals and not has_ended(life.oracle.complete):  # nothing is decided then
             late = sum(each.plain.late_rows for each in life.sources)
             assert life.decision.late_rows == late
 
@@ -390,6 +398,32 @@ def test_who_goes_on_after_a_restart_waits_again_unless_it_has_begun_to_answer()
     life.restart(life.oracle.answering)
     _go_on(life, 2, 0)
     assert life.tentative[-1].moment >= life.now - LOOK
+
+
+def test_what_a_stream_had_when_it_ended_is_answered_like_any_other_row() -> None:
+    """No stream that goes on has come so far, and the one that is missing may never."""
+    life = Life([{"w0": 0}, {"w0": 0}], 20_000, Answering(500_000))
+    for place in (0, 1):
+        life.heartbeat(place, life.now)
+    life.look()
+    rows = [life.now, life.now + 5 * LOOK]
+    life.commit(0, rows)
+    life.heartbeat(0, END_OF_TIME)
+    for _ in range(8):
+        life.look()
+    assert not life.tentative
+    for _ in range(12):
+        life.look()
+    assert [each.time for each in life.tentative] == rows
+    life.commit(0, [life.now + 10**9])
+    for _ in range(20):
+        life.look()
+    assert len(life.tentative) == len(rows), "what comes later is late"
+    assert life.decision.until_us == rows[1] // 20_000 * 20_000 + 20_000
+    life.heartbeat(1, life.now + 10**10)
+    life.look()
+    assert life.phases == [Phase.STABLE, Phase.UP_FAILURE, Phase.STABLE]
+    assert [time for time, _, _ in life.stable] == rows
 
 
 def test_every_move_from_phase_to_phase_is_told(caplog: pytest.LogCaptureFixture) -> None:

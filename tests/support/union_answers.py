@@ -15,6 +15,7 @@ from tests.support.union import PlainInput, PlainUnion, UnionRow
 from trailmark.log.readers import acknowledge, register
 from trailmark.streams import promises
 from trailmark.streams.heartbeats import newest_heartbeats
+from trailmark.streams.promises import has_ended
 from trailmark.streams.retention import Retention
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.answering import Answering
@@ -125,7 +126,10 @@ class PlainAnswers:
         """All that is there is seen now, if it was not before."""
         for _, value in self.committed:
             self.seen.setdefault(value, now)
-        known = [each for each in self.boundaries if each is not None]
+        known = [each for each in self.boundaries if each is not None and not has_ended(each)]
+        # One that has ended is complete for all of its rows; beyond, it says nothing.
+        over = [n for n, each in enumerate(self.boundaries) if has_ended(each)]
+        known += [self._slice_end(time) for n in over for time, _ in self.union.inputs[n].in_time]
         if known:
             self.reached.append((max(known), now))
 
@@ -154,7 +158,8 @@ class PlainAnswers:
             return due if is_less(self.complete, due) else None
         if self.choice == "suspend":
             return self.until
-        passed = [each for each in self.boundaries if each is not None and each >= self.until]
+        going_on = [each for each in self.boundaries if not has_ended(each)]
+        passed = [each for each in going_on if each is not None and each >= self.until]
         at_once = min(passed) if passed and self.choice == "process" else None
         return latest(self.until, due, at_once)
 
@@ -399,10 +404,14 @@ class Life:
 
     def end(self) -> None:
         """The union goes on with what is there, and ends; another process would go on."""
-        self._deciding.end_with_next_look()
-        self.oracle.has_ended = True
+        self.end_with_next_look()
         self._look(None)
         self.restart(self.oracle.answering)
+
+    def end_with_next_look(self) -> None:
+        """What comes later is not for the union that runs."""
+        self._deciding.end_with_next_look()
+        self.oracle.has_ended = True
 
     def look(self) -> None:
         """Time goes on, and the union looks."""

@@ -84,7 +84,7 @@ class Deciding:
         complete_us = _least(boundaries)
         # How far one has come that has ended says nothing about others.
         going_on = [each for each in boundaries.values() if not has_ended(each)]
-        due_us = self._due(standing, looks, going_on)
+        due_us = self._due(standing, looks, boundaries)
         until_us = self._until(start, complete_us, going_on, due_us)
         if not _is_later(complete_us, start.released_us) and not _is_later(
             until_us, start.until_us
@@ -177,18 +177,21 @@ class Deciding:
         self,
         standing: Mapping[str, Reached],
         looks: Mapping[str, Look],
-        boundaries: Sequence[int | None],
+        boundaries: Mapping[str, int | None],
     ) -> int | None:
         """What is before this time has waited as long as it may."""
         if self._arrivals is None or self._answering is None or self._pace is None:
             return None
-        latest_us = None
+        rows_end_us: dict[str, int] = {}
         for each in self._inputs:
-            latest_us = later(latest_us, each.latest_us(standing[each.name], looks[each.name].end))
-        rows_end_us = None if latest_us is None else self._slice_at(latest_us) + self._interval_us
-        furthest_us = max((each for each in boundaries if each is not None), default=None)
+            latest_us = each.latest_us(standing[each.name], looks[each.name].end)
+            if latest_us is not None:
+                rows_end_us[each.name] = self._slice_at(latest_us) + self._interval_us
+        # One that has ended is complete for whatever it has.
+        reached = [rows_end_us.get(n) if has_ended(b) else b for n, b in boundaries.items()]
+        furthest_us = max((each for each in reached if each is not None), default=None)
         now_us = self._now_us()
-        self._arrivals.saw(now_us, rows_end_us, furthest_us)
+        self._arrivals.saw(now_us, max(rows_end_us.values(), default=None), furthest_us)
         return self._arrivals.due_us(now_us, self._answering.wait_us(self._pace.longest_us))
 
     def _give_up(self, start: Decision, boundaries: Mapping[str, int | None]) -> None:

@@ -44,6 +44,12 @@ class SeenBatch:
         late_rows = None if told is None else told.late_rows
         return cls(manifest.batch, joined_times(files), files, late_before_us, late_rows)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether all its rows are late by what it says itself."""
+        limit_us = self.late_before_us
+        return self.times is not None and limit_us is not None and self.times.max_us < limit_us
+
     def is_over(self, released_us: int | None) -> bool:
         """Whether all its rows are before a time, if there is one."""
         if self.times is None:
@@ -145,10 +151,9 @@ class UnionInput:
         """The latest time in batches before ``end`` that may hold rows which are not released."""
         first = at.first if self._looked_to is None else self._looked_to
         for batch in range(first, end):
-            times = self._read(batch).times
-            self._latest_row_us = later(
-                self._latest_row_us, None if times is None else times.max_us
-            )
+            seen = self._read(batch)
+            if seen.times is not None and not seen.is_late:
+                self._latest_row_us = later(self._latest_row_us, seen.times.max_us)
         self._looked_to = max(first, end)
         return self._latest_row_us
 

@@ -15,6 +15,7 @@ import pytest
 from tests.support.seeds import reported, seeds
 from tests.support.streams import often
 from tests.support.union_answers import LOOK, Life
+from trailmark.streams.heartbeats import newest_heartbeats
 from trailmark.streams.promises import END_OF_TIME, has_ended
 from trailmark.streams.union import ahead as ahead_module
 from trailmark.streams.union.ahead import Phase
@@ -424,6 +425,23 @@ def test_what_a_stream_had_when_it_ended_is_answered_like_any_other_row() -> Non
     life.look()
     assert life.phases == [Phase.STABLE, Phase.UP_FAILURE, Phase.STABLE]
     assert [time for time, _, _ in life.stable] == rows
+
+
+def test_whoever_goes_on_with_what_is_there_ends_no_stream() -> None:
+    """It does not look again, so it cannot know that a stream does not move."""
+    life = Life([{"w0": 0}, {"w0": 0}], 20_000, Answering(500_000, give_up_us=1_000_000))
+    begun = life.now
+    for place in (0, 1):
+        life.heartbeat(place, begun)
+    for _ in range(15):
+        life.commit(0, [life.now])
+        life.look()
+    assert life.phases[-1] is Phase.UP_FAILURE
+    life.end_with_next_look()
+    for _ in range(60):
+        life.look()
+    told = newest_heartbeats(life.sources[1].stream.storage)
+    assert [each.boundary_us for each in told.values()] == [begun]
 
 
 def test_every_move_from_phase_to_phase_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -196,6 +196,8 @@ class Deciding:
 
     def _give_up(self, start: Decision, boundaries: Mapping[str, int | None]) -> None:
         """Ends streams that have been missing for too long; the next look sees it."""
+        if self._ends:
+            return  # without another look nobody knows whether one has moved since
         missing = () if start.ahead is None else start.ahead.missing
         over = self._patience.is_over(missing, boundaries, self._now_us())
         for each in self._inputs:

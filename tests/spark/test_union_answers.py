@@ -3,6 +3,7 @@ refused."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -199,6 +200,53 @@ def test_nothing_is_tentative_when_a_stream_is_back_in_time(
         _go_on(writers, _NAMES[2:], range(20, 60))
         wait_until("all", lambda: len(seen.stable) == 12)
     assert seen.tentative == []
+
+
+def test_nothing_runs_while_nothing_is_due(
+    spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
+) -> None:
+    """Not while all wait, nor when what is there has been answered without a stream."""
+    seen, batches = _Seen(), tmp_path / "check/offsets"
+    _go_on(writers, _NAMES, range(20))
+    df = _counts(_union(tmp_path, answer_within="4 seconds"), tmp_path)
+    with _running(df, tmp_path, seen):
+        wait_until("the first windows", lambda: len(seen.stable) == 4)
+        before = len(list(batches.iterdir()))
+        _go_on(writers, _NAMES[:2], range(20, 45))
+        time.sleep(2)
+        assert len(list(batches.iterdir())) == before, "the bound is far away"
+        wait_until("answers without asia", lambda: len(seen.tentative) == 4)
+        assert _until(tmp_path) == _at(45).timestamp()
+        time.sleep(1)
+        before = len(list(batches.iterdir()))
+        time.sleep(2)
+        assert len(list(batches.iterdir())) == before, "all is answered"
+
+
+def _until(tmp_path: Path) -> float | None:
+    until_us = newest_decision(LocalStorage(tmp_path / "union")).until_us
+    return None if until_us is None else until_us / 1e6
+
+
+def test_a_run_over_what_is_there_ends_with_the_windows_that_sparks_own_would_have(
+    spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
+) -> None:
+    """Today's, and not with tomorrow's run."""
+    for day in (range(21), range(21, 45)):
+        _go_on(writers, _NAMES, day)
+        ours = _counts(_union(tmp_path, answer_within="1 second"), tmp_path)
+        found = _to_its_end(ours, tmp_path, "check")
+        expected = _to_its_end(_counts_of_spark(spark, tmp_path), tmp_path, "check-spark")
+        assert found.tentative == []
+        assert sorted(found.stable) == sorted(expected.stable) != []
+
+
+def _counts_of_spark(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    stream = spark.readStream.format("trailmark")
+    eu, us, asia = (stream.load(str(tmp_path / name)) for name in _NAMES)
+    rows = eu.union(us).union(asia).withWatermark("at", "0 seconds")
+    counted = rows.groupBy("item", F.window("at", "10 seconds"))
+    return counted.agg(F.count("*").alias("rows"), F.sum("n").alias("total"))
 
 
 def test_a_stream_that_never_returns_is_ended_for_all_who_read_it(

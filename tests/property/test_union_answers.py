@@ -427,6 +427,17 @@ def test_what_a_stream_had_when_it_ended_is_answered_like_any_other_row() -> Non
     assert [time for time, _, _ in life.stable] == rows
 
 
+def test_a_stream_that_is_behind_and_moves_is_not_ended_though_its_slice_is_long() -> None:
+    life = Life([{"w0": 0}, {"w0": 0}], 100 * LOOK, Answering(2 * LOOK, give_up_us=10 * LOOK))
+    for _ in range(250):
+        life.heartbeat(0, life.now)
+        life.heartbeat(1, life.now - 50 * LOOK)
+        life.look()
+    assert Phase.UP_FAILURE in life.phases
+    (told,) = newest_heartbeats(life.sources[1].stream.storage).values()
+    assert told.boundary_us == life.now - 51 * LOOK
+
+
 def test_whoever_goes_on_with_what_is_there_ends_no_stream() -> None:
     """It does not look again, so it cannot know that a stream does not move."""
     life = Life([{"w0": 0}, {"w0": 0}], 20_000, Answering(500_000, give_up_us=1_000_000))

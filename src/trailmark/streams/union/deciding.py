@@ -80,7 +80,7 @@ class Deciding:
             looks = {each.name: each.look(standing[each.name]) for each in self._inputs}
             self._target = looks if self._ends else None
         boundaries = {name: self._slice_of(look.boundary_us) for name, look in looks.items()}
-        self._give_up(start, boundaries)
+        self._give_up(start, {name: look.boundary_us for name, look in looks.items()})
         complete_us = _least(boundaries)
         # How far one has come that has ended says nothing about others.
         going_on = [each for each in boundaries.values() if not has_ended(each)]

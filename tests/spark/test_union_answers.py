@@ -296,6 +296,13 @@ def test_whoever_loses_the_mark_is_refused_unless_only_what_stands_is_taken(
         _counts(joined, tmp_path, "joined")
 
 
+@pytest.mark.parametrize("given", [None, "logs/counts"])
+def test_what_stands_is_taken_of_a_dataframe(given: Any) -> None:
+    with pytest.raises(SettingError, match="df must be a DataFrame") as refused:
+        tm.stable(given)
+    assert "answers='stable'" in refused.value.fix
+
+
 def test_one_mark_does_not_speak_for_two_unions(
     spark: SparkSession, tmp_path: Path, writers: dict[str, OwnWriter]
 ) -> None:

@@ -104,6 +104,12 @@ def stable(df: DataFrame) -> DataFrame:
     --------
     >>> sure = tm.stable(counts)                                    # doctest: +SKIP
     """
+    if not isinstance(df, DataFrame):
+        raise SettingError(
+            f"df must be a DataFrame, got {type(df).__name__}.",
+            where="df",
+            fix="To read only what stands of a path, use the option answers='stable'.",
+        )
     marks = [field for field in df.schema if field.name == MARK]
     if not any(isinstance(field.dataType, spark.BooleanType) for field in marks):
         marks_of(df)  # it may have been lost

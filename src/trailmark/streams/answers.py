@@ -51,7 +51,8 @@ def asked_answers(
     answers: str | None, records: str | None, *, change_feed: bool = False
 ) -> Answers | None:
     """What is asked for by these names; None if nothing is said of it."""
-    found = None if answers is None else _BY_NAME.get(answers.lower())
+    name = answers.lower() if isinstance(answers, str) else None
+    found = None if name is None else _BY_NAME.get(name)
     if answers is not None and found is None:
         raise SettingError(
             f"{answers!r} are no answers of an operator.",

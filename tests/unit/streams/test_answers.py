@@ -303,6 +303,13 @@ def test_what_cannot_be_asked_for_is_refused(
     assert refused.value.fix
 
 
+@pytest.mark.parametrize("answers", [True, ["stable"]])
+def test_answers_that_are_no_text_are_refused(tmp_path: Path, answers: Any) -> None:
+    _marked_stream(tmp_path, [True], pa.bool_())
+    with pytest.raises(SettingError, match="are no answers of an operator"):
+        tm.read_table(tmp_path, answers=answers)
+
+
 def test_wrong_answers_are_refused_with_the_right_ones(tmp_path: Path) -> None:
     _answered(SOME_STEPS[:1], LocalStorage(tmp_path))
     with pytest.raises(SettingError) as refused:

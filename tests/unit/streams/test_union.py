@@ -386,8 +386,9 @@ def test_an_input_that_was_trimmed_too_far_is_a_loss_of_data() -> None:
 def test_another_stream_in_the_place_of_an_input_is_refused() -> None:
     first, second = _two_streams()
     decided = _deciding(first, second).next(NOTHING_YET)
-    with pytest.raises(DataLoss, match="another stream than the union began to read"):
+    with pytest.raises(DataLoss, match="another stream than the union began to read") as refused:
         _deciding(second, first).next(decided)
+    assert "it may have been moved" in refused.value.fix
 
 
 def test_a_stream_that_is_gone_is_refused() -> None:

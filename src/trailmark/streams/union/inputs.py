@@ -122,8 +122,13 @@ class UnionInput:
         stream by then.
         """
         if at.log != self.log_id:
-            what = "The path holds another stream than the union began to read."
-            raise loss_of_data(what, self._place)
+            raise DataLoss(
+                "The path holds another stream than the union began to read.",
+                where=self._place,
+                fix="Give the path of the stream itself: it may have been moved, with all its "
+                "files. To go on with another one, begin another union at an empty path, with "
+                "another checkpoint.",
+            )
         heartbeats = newest_heartbeats(self.storage)
         self._settle(heartbeats)
         end = self._tail.newest() + 1

@@ -385,8 +385,10 @@ class TentativeJudge:
             unions = self._steps[batch].told.unions
             marks = self._marks(batch)
             before = self._facts_before(batch)
-            late = recorded[batch].stable.late_before if before is None else before["at"]
-            wanted = {
+            late = recorded[batch].stable.late_before
+            if before is not None and standing(self._steps, batch) != [batch]:
+                late = before["at"]
+            wanted: dict[str, Any] = {
                 "at": self._slowest(marks),
                 "before": late,
                 "numbers": [union.number for union in unions],

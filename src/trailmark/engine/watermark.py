@@ -208,10 +208,15 @@ class Watermarks:
         times = [logged_times(footer, count, _origin(footer)) for footer in footers]
         marks = stable.ports or (stable.at,)
         reached = marks_ahead(marks, told, before, times, self._ports)
-        late = stable.before if before is None else before.at
+        first = batch
+        if before is not None:
+            first = self._stands_from(before.stands_from, batch, told)
+        # Where nothing of before stands, a fork begins with the state alone. For it nothing is late
+        # that is not late for the state: what was given out may be given out again.
+        late = stable.before if before is None or first == batch else before.at
         ahead = Watermark._of(reached, late, self._ports)
         return Tentative(
-            batch if before is None else self._stands_from(before.stands_from, batch, told),
+            first,
             tuple(each.number for each in told.unions),
             worst_phase(told.unions),
             ahead.at,

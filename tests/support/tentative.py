@@ -129,7 +129,7 @@ class _PortTimes:
 def random_history(rng: Rng, case: CrashCase) -> list[Step]:
     """The batches of a case, with tentative ones beside them that are like those that follow."""
     ports = [_PortTimes(rng, case, *each) for each in enumerate(case.operator().ports)]
-    unions = [ScriptedUnion(rng.randrange(3)) for _ in range(rng.choice((1, 1, 2)))]
+    unions = [ScriptedUnion(rng.randrange(-1, 3)) for _ in range(rng.choice((1, 1, 2)))]
     says_ahead = rng.random() < 0.7
     steps: list[Step] = []
     was_ahead = False

@@ -18,6 +18,9 @@ from trailmark.log.storage import Storage
 from trailmark.records import Stream
 
 _DIRECTORY = "readers"
+#: What the queries of readers have decided that follow an operator's tentative results, too.
+_FOLLOWING = "following"
+DECISIONS, CLAIMS = "decisions", "claims"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _SUFFIX = ".json"
 _STREAMS = {stream.name.lower(): stream for stream in Stream}
@@ -69,11 +72,16 @@ def acknowledge(
 
 
 def forget(storage: Storage, name: str) -> bool:
-    """Remove a reader, so that nothing is kept for it; False if there is none of this name."""
+    """Remove a reader and what it has decided, so that nothing is kept for it; False if there is
+    none of this name."""
     path = reader_path(name)
     if not storage.exists(path):
         return False
-    storage.delete(path)
+    for directory in (DECISIONS, CLAIMS):
+        within = f"{following_directory(name)}/{directory}"
+        for entry in storage.list(within):
+            storage.delete(f"{within}/{entry.name}")
+    storage.delete(path)  # last: as long as anything is left, the reader can be forgotten
     return True
 
 
@@ -153,6 +161,11 @@ def _stream_of(name: str, path: str) -> Stream:
 def reader_path(name: str) -> str:
     """Where the file of a reader lies in the storage."""
     return f"{_DIRECTORY}/{check_reader_name(name)}{_SUFFIX}"
+
+
+def following_directory(name: str) -> str:
+    """Where the decisions of a reader's query lie in the storage."""
+    return f"{_FOLLOWING}/{check_reader_name(name)}"
 
 
 def _text(reader: Reader) -> bytes:

@@ -31,7 +31,7 @@ def _examples(root: Path) -> list[str]:
 
 @pytest.mark.usefixtures("spark")
 def test_three_streams_are_counted_in_windows(spark: SparkSession, tmp_path: Path) -> None:
-    merging, ingesting, answering, keeping = _examples(tmp_path)
+    merging, ingesting, answering, keeping, following = _examples(tmp_path)
     names: dict[str, Any] = {"tm": tm, "spark": spark}
     exec(compile(ingesting, str(_PAGE), "exec"), names)
     try:
@@ -50,6 +50,8 @@ def test_three_streams_are_counted_in_windows(spark: SparkSession, tmp_path: Pat
         exec(compile(answering, str(_PAGE), "exec"), names)
         assert names["orders"].columns[-1] == "tentative", "also of a union that has waited before"
         _check_table(keeping, names, tmp_path)
+        exec(compile(following, str(_PAGE), "exec"), names)
+        assert names["totals"].columns == ["item", "window", "n", "tentative"]
     finally:
         names["ingest"].stop()
 

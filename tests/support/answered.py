@@ -78,6 +78,7 @@ class Answered:
     case: Case = field(default_factory=lambda: count_case([], size=2))
     buckets: int = 2
     clock: SetClock = field(default_factory=SetClock)
+    retain_batches: int | None = None
     reports: list[list[BatchReport]] = field(default_factory=list)
 
     def run(self, batches: int | None = None) -> Answered:
@@ -92,7 +93,16 @@ class Answered:
             told=lambda: self._told(len(self.reports)),
         )
         open_buckets = [
-            Bucket(operator, logs, number, Continuous(), None, StepClock(), beside=AtOnce())
+            Bucket(
+                operator,
+                logs,
+                number,
+                Continuous(),
+                None,
+                StepClock(),
+                retain_batches=self.retain_batches,
+                beside=AtOnce(),
+            )
             for number in range(self.buckets)
         ]
         end = len(self.steps) if batches is None else len(self.reports) + batches

@@ -197,8 +197,12 @@ class BehindUnion(Query):
             query_id="query",
             settings=self.settings,
             clock=self.wall,
-            told=lambda: self.steps[self.batch].told,
+            told=self.told,
         )
+
+    def told(self) -> InputsTold:
+        """What is known from elsewhere of the batch that runs."""
+        return self.steps[self.batch].told
 
     def run_step(self, batch: int, rng: Rng | None = None) -> list[BatchReport]:
         """Runs a batch of the history; with ``rng`` in the order in which it comes after a

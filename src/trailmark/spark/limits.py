@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from trailmark.streams.view import StreamBatch
 
+#: Whether this Spark tells a source where its query stands.
+TELLS_POSITION = True
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:  # before 4.2 Spark takes everything that is there as one batch
+        TELLS_POSITION = False
 
         class SupportsTriggerAvailableNow:
             """Stands in for an interface that this Spark does not have."""
 
 
-__all__ = ["ReadLimits", "SupportsTriggerAvailableNow"]
+__all__ = ["TELLS_POSITION", "ReadLimits", "SupportsTriggerAvailableNow"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,40 +1,44 @@
 """The mark of rows that are only tentative, and how it gets from a union to all that is behind it.
 
-It is a column of its own, `tentative`. Its metadata name the unions that the rows come from, where
-the operators behind them read what still stands. Spark keeps both as long as the column is kept: so
-whatever an operator is given that comes from such a union has to have it, or is refused. Else what
-is tentative would become stable without a word.
+It is a column of its own, `tentative`. Its metadata name the unions that the rows come from, or the
+operators of other queries, where the operators behind them find what still stands. Spark keeps both
+as long as the column is kept: so whatever an operator is given that comes from such a place has to
+have it, or is refused. Else what is tentative would become stable without a word.
 """
 
 from __future__ import annotations
 
-import json
+import os
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as spark
 
 from trailmark.errors import SettingError
+from trailmark.log.storage.urls import is_url
 from trailmark.records import MARK
 from trailmark.spark.control import named
-from trailmark.spark.internals import Source, reads_without_note, stream_sources
+from trailmark.spark.internals import (
+    Source,
+    driver_directory,
+    reads_without_note,
+    stream_sources,
+)
+from trailmark.spark.limits import TELLS_POSITION
+from trailmark.spark.marked_by import MARKED, MarkedBy, marked_by, marking
 from trailmark.spark.source import TrailmarkSource
 from trailmark.spark.union_source import ANSWER_WITHIN, UnionSource
+from trailmark.streams.answers import Answers
 
-_MARK, _STABLE = "trailmark.mark", "trailmark.stable"
-
-
-def marking(paths: tuple[str, ...]) -> dict[str, str]:
-    """The metadata of a column that marks rows of these unions."""
-    return {_MARK: json.dumps(paths)}
+_STABLE = "trailmark.stable"
 
 
-def marked_field(paths: tuple[str, ...]) -> spark.StructField:
+def marked_field(whose: tuple[MarkedBy, ...]) -> spark.StructField:
     """The column that marks results."""
-    return spark.StructField(MARK, spark.BooleanType(), True, marking(paths))
+    return spark.StructField(MARK, spark.BooleanType(), True, marking(whose))
 
 
-def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
-    """The unions whose tentative rows are marked in a DataFrame; none if all its rows stand.
+def marks_of(df: DataFrame, argument: str = "df") -> tuple[MarkedBy, ...]:
+    """Whose tentative rows are marked in a DataFrame; none if all its rows stand.
 
     One that has lost its marks is refused, and one whose marks are those of another query.
     """
@@ -47,6 +51,8 @@ def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
             where=argument,
             fix="Join marked streams with tm.join, which keeps track of both.",
         )
+    if MARK in df.columns and reads_without_note(df, _STABLE, _is_nameless):
+        raise _without_reader(argument)
     if not found:
         if reads_without_note(df, _STABLE, _may_be_tentative):
             raise _lost(argument, "there is no column that has it")
@@ -54,24 +60,34 @@ def marks_of(df: DataFrame, argument: str = "df") -> tuple[str, ...]:
     (field,) = found
     if field.name != MARK or not isinstance(field.dataType, spark.BooleanType):
         raise _lost(argument, f"it is column {field.name!r} now")
-    paths = tuple(json.loads(field.metadata[_MARK]))
-    here = {path for each in stream_sources(df) if _is_union(each) for path in each.paths}
-    if not here.issuperset(paths):
+    whose = marked_by(field.metadata)
+    here, known = _read_here(df), set(map(_real, whose))
+    if not here >= known:
         raise SettingError(
             "Rows may be tentative by a union of another query, and nobody here could tell what "
             "becomes of them.",
             where=argument,
-            fix="Take the rows that stand: tm.stable(df), or the option answers='stable' when they "
-            "are read.",
+            fix="Read the path of the operator that gave them, with the options answers='all' and "
+            "reader; or take the rows that stand: tm.stable(df), or the option answers='stable' "
+            "when they are read.",
         )
-    if reads_without_note(df, _STABLE, lambda each: _is_of_others(each, paths)):
+    # Where two DataFrames come together, Spark keeps what one of them says of the column.
+    if any(_reads_tentative(df, each) for each in here - known):
         raise SettingError(
-            "Rows of several unions come together here, and the mark names only some of these.",
+            "Rows of several places that may be tentative come together here, and the mark names "
+            "only some of these.",
             where=argument,
             fix="Give all streams to one tm.union, or the DataFrames to tm.join, which keeps track "
             "of both; or take the rows of each that stand with tm.stable(df) before.",
         )
-    return paths
+    if any(each.reader is not None for each in whose) and not TELLS_POSITION:
+        raise SettingError(
+            f"Spark {df.sparkSession.version} does not tell a source where a query stands, and "
+            "what becomes of tentative rows of another query depends on that.",
+            where=argument,
+            fix="Use Spark 4.2 or later, or take the rows that stand: tm.stable(df).",
+        )
+    return whose
 
 
 def is_marked(df: DataFrame) -> bool:
@@ -85,7 +101,44 @@ def unmarked(schema: spark.StructType) -> spark.StructType:
 
 
 def _is_mark(field: spark.StructField) -> bool:
-    return _MARK in (field.metadata or {})
+    return MARKED in (field.metadata or {})
+
+
+def _read_here(df: DataFrame) -> set[MarkedBy]:
+    """All that a DataFrame reads by itself and that may give tentative rows."""
+    directory = _directory(df)
+    found = {_place_of(source, directory) for source in stream_sources(df)}
+    return {each for each in found if each is not None}
+
+
+def _reads_tentative(df: DataFrame, whose: MarkedBy) -> bool:
+    """Whether tentative rows get into a DataFrame from one of these places."""
+    directory = _directory(df)
+    return reads_without_note(
+        df,
+        _STABLE,
+        lambda source: _may_be_tentative(source) and _place_of(source, directory) == whose,
+    )
+
+
+def _place_of(source: Source, directory: str) -> MarkedBy | None:
+    """Whose rows a source gives; None if they are not marked."""
+    reader = _options(source).get("reader") if _gives_all(source) else None
+    if not source.paths or (reader is None and not _is_union(source)):
+        return None
+    (path,) = source.paths
+    own = path if is_url(path) else os.path.join(directory, os.path.expanduser(path))
+    return _real(MarkedBy(own, reader))
+
+
+def _directory(df: DataFrame) -> str:
+    return driver_directory(df.sparkSession) or os.getcwd()
+
+
+def _real(whose: MarkedBy) -> MarkedBy:
+    """The same, whichever way its path leads there."""
+    path = whose.path if is_url(whose.path) else os.path.realpath(whose.path)
+    return MarkedBy(path, whose.reader)
 
 
 def stable(df: DataFrame) -> DataFrame:
@@ -124,19 +177,34 @@ def stable(df: DataFrame) -> DataFrame:
 
 def _may_be_tentative(source: Source) -> bool:
     """Whether some of the rows of a source are tentative."""
-    options = {name.lower(): value for name, value in source.options}
-    if source.format == TrailmarkSource.name():
-        return options.get("answers", "").lower() == "all"
-    return _is_union(source) and ANSWER_WITHIN.lower() in options
+    return _gives_all(source) or (_is_union(source) and ANSWER_WITHIN.lower() in _options(source))
 
 
-def _is_of_others(source: Source, paths: tuple[str, ...]) -> bool:
-    """Whether rows of a source may be tentative by other unions than these."""
-    return _may_be_tentative(source) and not set(source.paths).issubset(paths)
+def _gives_all(source: Source) -> bool:
+    is_own = source.format == TrailmarkSource.name()
+    return is_own and _options(source).get("answers", "").lower() == Answers.ALL.value
+
+
+def _is_nameless(source: Source) -> bool:
+    return _gives_all(source) and "reader" not in _options(source)
+
+
+def _options(source: Source) -> dict[str, str]:
+    return {name.lower(): value for name, value in source.options}
 
 
 def _is_union(source: Source) -> bool:
     return source.format == UnionSource.name()
+
+
+def _without_reader(argument: str) -> SettingError:
+    return SettingError(
+        "Rows may be tentative, as they are read (answers='all'), and without a name the query is "
+        "not told what becomes of them.",
+        where=argument,
+        fix="Give the query that reads them a name, with the option reader; or take the rows that "
+        "stand, with the option answers='stable'.",
+    )
 
 
 def _lost(argument: str, what: str) -> SettingError:

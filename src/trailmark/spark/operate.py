@@ -31,6 +31,7 @@ from trailmark.spark.boundary import boundary_of
 from trailmark.spark.control import control_rows, find_control_keys, named, plainly_named
 from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
+from trailmark.spark.marked_by import MarkedBy
 from trailmark.spark.marks import is_marked, marked_field, marks_of
 from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
@@ -105,7 +106,7 @@ def _plan(
     operation: Operation,
     keys: list[spark.StructField],
     given: CommonArguments,
-    marks: tuple[str, ...],
+    marks: tuple[MarkedBy, ...],
 ) -> Plan:
     """What every task is told."""
     df = frames[0]
@@ -139,12 +140,14 @@ def _plan(
 
 def _marks(
     frames: Sequence[DataFrame], operation: Operation, given: CommonArguments
-) -> tuple[str, ...]:
-    """The unions whose tentative rows get to the operator."""
-    found = {path for df in frames for path in marks_of(df)}
+) -> tuple[MarkedBy, ...]:
+    """Whose tentative rows get to the operator."""
+    found = {whose for df in frames for whose in marks_of(df)}
     if not found:
         return ()
     operator = operation.operator
+    if len(found) > 1 and any(each.reader is not None for each in found):
+        raise _of_several()
     if given.policy is None:
         raise SettingError(
             "Rows may be tentative, and an operator without logs could not replace what it makes "
@@ -162,7 +165,17 @@ def _marks(
             fix="Make a column of another name before the operator: "
             f"df.withColumn('...', F.col('{MARK}')).",
         )
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda whose: whose.place))
+
+
+def _of_several() -> SettingError:
+    return SettingError(
+        "Rows may be tentative by an operator of another query and by something else besides, and "
+        "what of both stands cannot be told apart.",
+        where="df",
+        fix="Take the rows that stand of all but one: tm.stable(df). Or let one operator have all "
+        "of them, in the query before.",
+    )
 
 
 def _boundaries(frames: Sequence[DataFrame], operator: AnyOperator) -> tuple[str | None, ...]:
@@ -263,7 +276,7 @@ def _mark(frame: DataFrame, inputs: United) -> list[Column]:
 
 
 def _result_schema(
-    operation: Operation, keys: list[spark.StructField], marks: tuple[str, ...]
+    operation: Operation, keys: list[spark.StructField], marks: tuple[MarkedBy, ...]
 ) -> spark.StructType:
     """The columns that the operator shows, the keys among them as they came, and the mark where
     results may be tentative."""

@@ -67,7 +67,12 @@ class TrailmarkSource(spark.DataSource):
             from trailmark.spark.state_source import state_of
 
             return spark_schema(state_of(options))
-        return spark_schema(open_view(storage, options.records, options.answers))
+        found = spark_schema(open_view(storage, options.records, options.answers))
+        if options.answers is Answers.ALL and options.reader is not None:
+            from trailmark.spark.following import marked
+
+            return marked(found, storage, options.path, options.reader)
+        return found
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
         options = ReadOptions.parse(self._given)
@@ -78,7 +83,12 @@ class TrailmarkSource(spark.DataSource):
         return TrailmarkReader(options, schema)
 
     def streamReader(self, schema: StructType) -> TrailmarkStreamReader:
-        return TrailmarkStreamReader(ReadOptions.parse(self._given).for_stream(), schema)
+        options = ReadOptions.parse(self._given).for_stream()
+        if options.answers is Answers.ALL and options.reader is not None:
+            from trailmark.spark.following import FollowingReader
+
+            return FollowingReader(options, schema)
+        return TrailmarkStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TrailmarkWriter:
         _refuse_overwriting(overwrite)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -32,6 +32,7 @@ from trailmark.records import MARK, Loss
 from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
 from trailmark.spark.initial import StoredStates
+from trailmark.spark.marked_by import MarkedBy
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.sessions import record_where_told
 from trailmark.spark.storages import storage_at
@@ -39,6 +40,9 @@ from trailmark.spark.united import United
 from trailmark.state.cache import StateCache
 from trailmark.state.memory import Memory
 from trailmark.values import dataclass
+
+if TYPE_CHECKING:
+    from trailmark.streams.union.decision import Decision
 
 _log = logging.getLogger("trailmark")
 
@@ -55,7 +59,7 @@ class Plan:
     without logs. ``at_end`` gives the results to add when a DataFrame that does not stream has
     ended. ``initial`` is where the states are that keys begin with. ``loss`` is what a recovery may
     lose. ``boundaries`` are the paths of the unions that inputs come from, if any does; ``marks``
-    those of the unions whose tentative rows get to it, whatever lies in between. ``run_id`` is
+    say whose tentative rows get to it, whatever lies in between. ``run_id`` is
     another one whenever the operator is defined.
     """
 
@@ -74,7 +78,7 @@ class Plan:
     initial: StoredStates | None = None
     loss: Loss = Loss.NONE
     boundaries: tuple[str | None, ...] = ()
-    marks: tuple[str, ...] = ()
+    marks: tuple[MarkedBy, ...] = ()
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -195,28 +199,34 @@ def _run_bucket(
 
 
 def _told(plan: Plan) -> InputsTold:
-    """What the unions that inputs come from have decided for the batch that runs."""
+    """What has been decided for the batch that runs where its inputs come from."""
     from trailmark.streams.union.decisions import newest_decision  # few inputs come from one
 
     ports = plan.operator.ports
     paths = plan.boundaries or (None,) * len(ports)
-    wanted = {path for path in (*paths, *plan.marks) if path is not None}
-    decided = {path: newest_decision(storage_at(path, plan.settings)) for path in wanted}
+    unions = {each.path for each in plan.marks if each.reader is None}
+    unions |= {path for path in paths if path is not None}
+    decided = {path: newest_decision(storage_at(path, plan.settings)) for path in unions}
     boundaries: list[int | None] = []
     ahead: list[int | None] = []
     for path, port in zip(paths, ports, strict=True):
         decision = None if path is None else decided[path]
         boundaries.append(None if decision is None else _inside(decision.released_us, port))
         ahead.append(None if decision is None else _inside(decision.until_us, port))
-    unions = [decided[path] for path in plan.marks]
     return InputsTold(
-        boundaries,
-        ahead,
-        tuple(
-            Upstream(each.number, None if each.ahead is None else each.ahead.since, each.phase)
-            for each in unions
-        ),
+        boundaries, ahead, tuple(_upstream(plan, each, decided) for each in plan.marks)
     )
+
+
+def _upstream(plan: Plan, whose: MarkedBy, decided: Mapping[str, Decision]) -> Upstream:
+    """What still stands of tentative rows."""
+    if whose.reader is not None:
+        from trailmark.streams.following import following_path, newest_followed
+
+        path = following_path(whose.path, whose.reader)
+        return newest_followed(storage_at(path, plan.settings)).upstream()
+    found = decided[whose.path]
+    return Upstream(found.number, None if found.ahead is None else found.ahead.since, found.phase)
 
 
 def _inside(boundary_us: int | None, port: Port) -> int | None:

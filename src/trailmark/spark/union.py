@@ -22,7 +22,7 @@ from trailmark.spark.arguments import check_classic
 from trailmark.spark.boundary import boundary_at
 from trailmark.spark.control import named
 from trailmark.spark.internals import driver_directory, only_source
-from trailmark.spark.marks import marking
+from trailmark.spark.marked_by import MarkedBy, marking
 from trailmark.spark.own_sources import register_once
 from trailmark.spark.schemas import arrow_schema, spark_schema
 from trailmark.spark.source import TrailmarkSource
@@ -144,7 +144,7 @@ def union(
     rows = source.schema(schema).load()
     notes = {time: boundary_at(options.path)}
     if answering is not None:
-        notes[MARK] = marking((options.path,))
+        notes[MARK] = marking([MarkedBy(options.path)])
     return rows.select(
         *(
             named(each).alias(each, metadata=notes[each]) if each in notes else named(each)

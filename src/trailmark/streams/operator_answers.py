@@ -17,6 +17,7 @@ import pyarrow as pa
 from trailmark.engine.tentative import Tentative
 from trailmark.errors import DataLoss, MissingSegment
 from trailmark.log import Footer, Origin, Segment, Storage, StreamLog
+from trailmark.log.names import LARGEST_BATCH
 from trailmark.records import MARK, FrameKind
 from trailmark.streams.answers import (
     CHANGE_TYPE,
@@ -44,31 +45,63 @@ class AnswersView(OperatorView):
     def __init__(self, storage: Storage, answers: Answers) -> None:
         super().__init__(storage, "results")
         self._answers = answers
+        self._half: bool | None = None
         self._tentative = tentative_results(self._files.meta)
         self.schema = marked_schema(self._rows.schema, answers)
 
+    def standing(self, batch: int) -> Tentative | None:
+        """What of the tentative results stands at the end of a batch."""
+        log = self._logs[0]  # it is the same for all buckets
+        return _standing(log, log.read_footer(batch)[0])
+
+    def needs(self, batch: int) -> int:
+        """What stands may be given out again."""
+        if batch <= self._files.meta.first_batch:
+            return batch
+        try:
+            before = self.standing(batch - 1)
+        except MissingSegment:
+            return batch  # trimmed; what stands is not
+        return batch if before is None else before.stands_from
+
+    def half(self, *, is_tentative: bool) -> AnswersView:
+        """The view of the stable results alone, or of the tentative ones, marked all the same."""
+        view = copy.copy(self)
+        view._half = is_tentative
+        return view
+
     def _planned(self, last: int) -> Callable[[StreamLog, int], Chunk]:
+        if self._half is not None:
+            return partial(self._marked, 0 if self._half else LARGEST_BATCH + 1)
         if self._answers is Answers.ALL:
             return partial(self._marked, 0)
-        log = self._logs[0]  # what stands is the same for all buckets
-        standing = _standing(log, log.read_footer(last)[0])
+        standing = self.standing(last)
         return partial(self._marked, last + 1 if standing is None else standing.stands_from)
 
     def _marked(self, stands_from: int, log: StreamLog, batch: int) -> Chunk:
         footer, _ = log.read_footer(batch)
-        rows = footer.rows.get(FrameKind.RESULTS, 0)
-        tentative = _NOTHING
+        has_stable, tentative = not self._half, _NOTHING
+        rows = footer.rows.get(FrameKind.RESULTS, 0) if has_stable else 0
         if batch >= stands_from:
             rows += footer.rows.get(FrameKind.TENTATIVE, 0)
             tentative = range(batch, batch + 1)
         size = rows * row_bytes(self.schema)
-        return Chunk(batch, log.identity.bucket, rows, size, tentative=tentative)
+        return Chunk(
+            batch,
+            log.identity.bucket,
+            rows,
+            size,
+            tentative=tentative,
+            has_stable=has_stable,
+        )
 
     def read(self, chunk: Chunk, columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
         if chunk.rows == 0:
             return
         segment = self._logs[chunk.bucket].read(chunk.batch)
-        found = [(False, table) for table in self._rows.tables(segment)]
+        found: list[tuple[bool, pa.Table]] = []
+        if chunk.has_stable:
+            found += [(False, table) for table in self._rows.tables(segment)]
         if chunk.batch in chunk.tentative:
             found += [(True, table) for table in self._tentative.tables(segment)]
         for is_tentative, table in found:

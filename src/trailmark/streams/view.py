@@ -34,7 +34,7 @@ class Chunk:
     """Rows of a batch that are read in one go: a bucket's, or those of a data file.
 
     ``tentative`` are the batches whose tentative results are among them, where that is not for the
-    chunk itself to tell.
+    chunk itself to tell; ``has_stable`` says whether the batch's stable ones are.
     """
 
     batch: int
@@ -43,6 +43,7 @@ class Chunk:
     bytes: int
     file: DataFile | None = None
     tentative: range = range(0)
+    has_stable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ Every failure a user can meet has its own class and says what happened, where, a
     │   ├── CacheLost             the host's cache of operator state was deleted while in use
     │   ├── DiskFull
     │   │   └── CacheFull         the host's cache of operator state has no room
-    │   └── NoPermission
+    │   ├── NoPermission
+    │   └── Unreachable           the storage does not answer now; it may later
     └── LogError
         ├── UnknownFormat         written by a newer Trailmark, or not a log at all
         ├── OtherQuery            the log belongs to another query or operator
@@ -117,6 +118,10 @@ class CacheFull(DiskFull):
 
 class NoPermission(StorageError):
     """The storage does not allow this operation."""
+
+
+class Unreachable(StorageError):
+    """The storage does not answer now, or not in time; it may later."""
 
 
 class LogError(TrailmarkError):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.disk import may_go_untold
-from trailmark.errors import DiskFull, NoPermission, StorageError
+from trailmark.errors import DiskFull, NoPermission, StorageError, Unreachable
 from trailmark.log import LocalStorage
 from trailmark.log.storage import temporaries
 from trailmark.log.storage.temporaries import ABANDONED_AFTER_US, temporary_name
@@ -216,7 +216,9 @@ def test_a_real_write_that_does_not_fit_is_disk_full_and_leaves_nothing(tmp_path
         (errno.EACCES, NoPermission),
         (errno.EPERM, NoPermission),
         (errno.EROFS, NoPermission),
-        (errno.EIO, StorageError),
+        (errno.EIO, Unreachable),
+        (errno.ETIMEDOUT, Unreachable),
+        (errno.ENXIO, StorageError),
     ],
 )
 def test_every_failing_call_of_publish_is_told_and_leaves_no_temporary(

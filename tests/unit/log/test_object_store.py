@@ -16,6 +16,7 @@ from trailmark.errors import (
     NoPermission,
     OtherQuery,
     StorageError,
+    Unreachable,
 )
 from trailmark.log import Entry, Storage, open_storage
 from trailmark.records import START_OF_LOG, FrameKind
@@ -127,7 +128,7 @@ def test_refused_credentials_are_no_permission(
     assert "much more" not in caught.value.what
 
 
-def test_any_other_failure_of_the_store_is_a_storage_error(
+def test_a_store_that_does_not_answer_as_it_should_cannot_be_reached(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -136,7 +137,7 @@ def test_any_other_failure_of_the_store_is_a_storage_error(
     monkeypatch.setattr(obstore, "get", fail)
     storage.publish("in/x", [b"1"])
     for length in (None, 1):
-        with pytest.raises(StorageError, match="503"):
+        with pytest.raises(Unreachable, match="503"):
             storage.read("in/x", 0, length)
 
 

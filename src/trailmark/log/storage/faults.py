@@ -7,12 +7,30 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trailmark.errors import DiskFull, NoPermission, StorageError
+from trailmark.errors import DiskFull, NoPermission, StorageError, Unreachable
 
 #: Whoever makes room may try again.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL = NO_ROOM | {errno.EFBIG}
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+#: What mounts of a network report while their server does not answer; most of them know no word for
+#: it but EIO, which a disk that fails says, too.
+_AWAY = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EIO,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+        errno.ESHUTDOWN,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
 
 _NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
@@ -64,7 +82,8 @@ def _error_for(error: OSError, action: str, where: str) -> StorageError:
             where=where,
             fix="Give this user read and write access; the file system must be mounted writable.",
         )
-    return StorageError(
+    kind = Unreachable if error.errno in _AWAY else StorageError
+    return kind(
         what,
         where=where,
         fix="Look at the state of the disk or mount, then start again: "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from trailmark.errors import NoPermission, StorageError
+from trailmark.errors import NoPermission, StorageError, Unreachable
 from trailmark.log.storage.object_client import connect, first_line, import_obstore
 from trailmark.log.storage.paths import aside_path, check_path, split_path
 from trailmark.log.storage.protocol import Entry, Part, is_made_of
@@ -205,7 +205,9 @@ class ObjectStorage:
                 fix="Give these credentials the right to get, put, list and delete objects.",
             ) from error
         except errors.BaseError as error:
-            raise StorageError(
+            # What the client has no other word for is about the way to the store, or the store.
+            kind = Unreachable if isinstance(error, errors.GenericError) else StorageError
+            raise kind(
                 f"Could not {action}: {first_line(error)}",
                 where=where,
                 fix="Look at the state of the store and the way to it, then start again: "

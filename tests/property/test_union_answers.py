@@ -3,6 +3,7 @@ and choices against the same in plain Python, and what each choice is for."""
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,8 @@ class _Case:
     restarts: float
     ends: float
     heals: bool
+    #: Looks at which the stream at a place does not answer, from one to before another, and how.
+    cuts: list[tuple[int, int, int, int | None]]
 
     @classmethod
     def of(cls, seed: int) -> _Case:
@@ -116,7 +119,19 @@ class _Case:
             rng.choice([0, 0.02, 0.1]),
             rng.choice([0, 0, 0.02]),
             rng.random() < 0.7,
+            _cuts(rng, len(writers), steps),
         )
+
+
+def _cuts(rng: random.Random, inputs: int, steps: int) -> list[tuple[int, int, int, int | None]]:
+    found = []
+    for place in range(inputs if rng.random() < 0.5 else 0):
+        begin = rng.choice([0, rng.randrange(steps)])
+        while rng.random() < 0.5 and begin < steps:
+            end = begin + rng.choice([1, rng.randint(1, 4), rng.randint(3, 30)])
+            found.append((place, begin, end, rng.choice([None, errno.EIO, errno.ETIMEDOUT])))
+            begin = end + rng.choice([0, 1, rng.randint(1, 20)])
+    return found
 
 
 def _answering(rng: random.Random) -> Answering:
@@ -143,6 +158,8 @@ class _Run:
         self.writers = [each for writers in case.writers for each in writers]
 
     def step(self, step: int) -> None:
+        for place in range(len(self.case.writers)):
+            self._cut(place, step)
         for each in self.writers:
             self._write(each, step)
         if self.rng.random() < 0.3:
@@ -150,8 +167,19 @@ class _Run:
         if self.rng.random() < self.case.restarts:
             self._restart()
         if self.rng.random() < 0.1:
-            self.life.read_again()
+            self._read_again()
         self.life.look()
+
+    def _cut(self, place: int, step: int) -> None:
+        how = [code for p, begin, end, code in self.case.cuts if p == place and begin <= step < end]
+        if how:
+            self.life.cut(place, how[0])
+        elif place in self.life.oracle.away:
+            self.life.mend(place)
+
+    def _read_again(self) -> None:
+        if not self.life.oracle.away:  # or it would fail, and be repeated
+            self.life.read_again()
 
     def _write(self, each: _Writer, step: int) -> None:
         rng, now = self.rng, self.life.now
@@ -184,15 +212,17 @@ class _Run:
 
     def _restart(self) -> None:
         life, answering = self.life, self.life.oracle.answering
-        if self.rng.random() < 0.3:
+        if self.rng.random() < 0.3 and not life.oracle.away:
             life.end()
         if self.rng.random() < 0.2:
             answering = self.rng.choice([None, _answering(self.rng), _answering(self.rng)])
         life.restart(answering)
-        life.read_again()
+        self._read_again()
 
     def heal(self) -> None:
         """Everybody is back, and has nothing older any more."""
+        for place in [*self.life.oracle.away]:
+            self.life.mend(place)
         for each in self.writers:
             each.silences, each.is_gone = [], False
             if each.held:

@@ -3,8 +3,9 @@ a time, slow and obviously right; and such a union through a life in simulated t
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from tests.support.streams import SetClock, Written, batch_of, written
 from tests.support.union import PlainInput, PlainUnion, UnionRow
+from tests.support.unreachable import Hands, Line
 from trailmark.log.readers import acknowledge, register
 from trailmark.streams import promises
 from trailmark.streams.heartbeats import newest_heartbeats
@@ -23,8 +25,10 @@ from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.inputs import UnionInput
 from trailmark.streams.union.rows import Piece, read_stretch, stretches
-from trailmark.streams.view import open_view
+from trailmark.streams.union.unreachable import Unreached
+from trailmark.streams.view import StreamView, open_view
 from trailmark.streams.writer import StreamWriter
+from trailmark.testing.disk import SimulatedDisk
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("value", pa.int64())])
 #: How long it is from one look to the next.
@@ -74,13 +78,32 @@ class PlainAnswers:
     took: list[int] = field(default_factory=list)
     runs_since: int | None = None
     ripe: float = float("-inf")
+    #: Which stream a value is in, and the streams that cannot be reached now.
+    places: dict[int, int] = field(default_factory=dict)
+    away: set[int] = field(default_factory=set)
+    #: The boundary of a stream, and the latest time in it, when it was last reached by a decision.
+    stood: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    #: What was released.
+    given_out: set[int] = field(default_factory=set)
 
     @property
     def boundaries(self) -> list[int | None]:
         """The slice that every stream has come to."""
         interval = self.union.interval
-        found = [each.boundary for each in self.union.inputs]
+        found = [self._boundary(place) for place in range(len(self.union.inputs))]
         return [None if each is None else each // interval * interval for each in found]
+
+    def _boundary(self, place: int) -> int | None:
+        """A stream that cannot be reached is complete up to where it was, if nothing is left there
+        that would have to be read."""
+        if place not in self.away:
+            return self.union.inputs[place].boundary
+        boundary, latest_row = self.stood.get(place, (None, None))
+        if latest_row is None or is_less(latest_row, self.union.released):
+            return boundary
+        if boundary is None or self.union.released is None:
+            return None
+        return min(boundary, self.union.released)
 
     @property
     def complete(self) -> int | None:
@@ -125,10 +148,11 @@ class PlainAnswers:
     def look(self, now: int) -> None:
         """All that is there is seen now, if it was not before."""
         for _, value in self.committed:
-            self.seen.setdefault(value, now)
+            if self.places[value] not in self.away:
+                self.seen.setdefault(value, now)
         known = [each for each in self.boundaries if each is not None and not has_ended(each)]
         # One that has ended is complete for all of its rows; beyond, it says nothing.
-        over = [n for n, each in enumerate(self.boundaries) if has_ended(each)]
+        over = [n for n, each in enumerate(self.boundaries) if has_ended(each) and n not in self.away]
         known += [self._slice_end(time) for n in over for time, _ in self.union.inputs[n].in_time]
         if known:
             self.reached.append((max(known), now))
@@ -147,7 +171,11 @@ class PlainAnswers:
         """The end of what may be given out: also if it is only rows that have waited so long, and a
         stream came to the end of their slice a while ago."""
         ripe = self.ripe
-        ends = {self._slice_end(time) for time, value in self.committed if self.seen[value] <= ripe}
+        ends = {
+            self._slice_end(time)
+            for time, value in self.committed
+            if self.seen.get(value, now) <= ripe
+        }
         furthest = [time for time, seen in self.reached if seen <= now - self.grace]
         waited = [end for end in ends if furthest and end <= max(furthest)]
         return latest(self.must(), *waited)
@@ -177,6 +205,8 @@ class PlainAnswers:
         """The union has decided something: it must be right."""
         assert after.number == before.number + 1
         self.go_on(now)
+        assert set(after.unreachable) == {str(place) for place in self.away}
+        assert not self.away or self.answering is not None, "it waits for all"
         low = high = None
         if self.answering is not None and not self.has_ended:
             low, high = self.must(), self.may(now)
@@ -186,13 +216,17 @@ class PlainAnswers:
         assert (end is None) == (after.ahead is None)
         if end is not None and is_less(first, end):
             assert first == latest(self.until, after.released_us)
-            assert list(tentative) == self.rows_between(first, end)
+            given = self.rows_between(first, end)
+            assert list(tentative) == [row for row in given if row[1] not in self.away]
             self.parts.append(Part(after.number, first, end))
             self.began.add(clock)
         else:
             assert not tentative
         self.union.released = after.released_us
         self.until = None if after.ahead is None else after.ahead.until_us
+        for place, each in enumerate(self.union.inputs):
+            if place not in self.away:
+                self.stood[place] = (each.boundary, each.latest)
         self._check_parts(after)
         self.runs_since = now
 
@@ -261,12 +295,16 @@ class PlainAnswers:
     def settled(self, now: int) -> None:
         """Nothing more is given out now: nothing is left that would have to be."""
         self.go_on(now)
+        if self.answering is None and self.away:
+            return
         if self.until is None or not is_less(self.complete, self.until):
             assert self.until is None, "all streams are back"
             assert self.union.released == latest(self.union.released, self.complete)
         if self.answering is None or self.has_ended:
             return
         for row in self.rows_between(self.given, None):
+            if row[1] in self.away or row[2] not in self.seen:
+                continue
             passed = [seen for time, seen in self.reached if time >= self._slice_end(row[0])]
             assert not passed or max(min(passed), self.seen[row[2]]) > self.ripe, row
 
@@ -300,9 +338,17 @@ class Source:
     promises nothing."""
 
     stream: Written
+    line: Line
     plain: PlainInput
     delays: dict[str, int | None]
     numbers: dict[str, int] = field(default_factory=dict)
+    seen: StreamView | None = None
+
+    def view(self) -> StreamView:
+        """The stream as tasks of the union read it: only what the line lets through."""
+        if self.seen is None:
+            self.seen = open_view(self.line.storage())
+        return self.seen
 
     def writer(self, name: str) -> StreamWriter:
         to, delay = self.stream, self.delays[name]
@@ -348,10 +394,12 @@ class Life:
         retention = Retention(None, None, 1) if trims else None
         self.sources = []
         for each in delays:
-            stream = written(schema=SCHEMA, time_column="time", retention=retention)
+            line = Line(SimulatedDisk())
+            storage = line.disk.storage()
+            stream = written(storage, SCHEMA, time_column="time", retention=retention)
             if trims:
                 register(stream.storage, _READER, stream.log().identity.stream, 0)
-            self.sources.append(Source(stream, PlainInput(delay), each))
+            self.sources.append(Source(stream, line, PlainInput(delay), each))
         plain = PlainUnion([each.plain for each in self.sources], interval)
         self.oracle = PlainAnswers(plain, answering, most_rows, is_thinned)
         self.decision = NOTHING_YET
@@ -375,6 +423,7 @@ class Life:
         into.commit(into.write([batch_of(rows, SCHEMA)], writer), writer, number)
         source.plain.commit(writer, rows, source.delays[writer], self.decision.released_us)
         self.oracle.committed += rows
+        self.oracle.places |= {value: place for _, value in rows}
 
     def heartbeat(self, place: int, asked: int, writer: str = "w0") -> None:
         """A writer has nothing more that is older."""
@@ -390,17 +439,52 @@ class Life:
         promises.let_go(storage, writer, 0, newest_heartbeats(storage).get(writer))
         source.plain.promises.let_go(writer)
 
+    def cut(self, place: int, fails_with: int | None = errno.EHOSTUNREACH) -> None:
+        """A stream does not answer any more; without a code, it does not say so either."""
+        if self.oracle.answering is None and fails_with is None:
+            fails_with = errno.ETIMEDOUT  # who waits for all would hang with it
+        self.sources[place].line.cut(fails_with)
+        self.oracle.away.add(place)
+
+    def mend(self, place: int) -> None:
+        """It can be reached again. What came behind what is released by now is late."""
+        source, released = self.sources[place], self.decision.released_us
+        source.line.mend()
+        self.oracle.away.discard(place)
+        unseen = [
+            (time, value)
+            for time, value in source.plain.in_time
+            if value not in self.oracle.given_out and is_less(time, released)
+        ]
+        for each in unseen:
+            source.plain.in_time.remove(each)
+            source.plain.late_rows += 1
+
+    @property
+    def unreachable(self) -> Mapping[str, Unreached]:
+        """What the union says of streams that it cannot reach."""
+        return self._deciding.looking.unreachable
+
     def restart(self, answering: Answering | None) -> None:
         """Another process goes on."""
         inputs = [
-            UnionInput(str(place), "/somewhere", each.stream.storage, self._delay)
+            UnionInput(str(place), "/somewhere", each.line.storage(), self._delay)
             for place, each in enumerate(self.sources)
         ]
         interval, most_rows = self.oracle.union.interval, self.oracle.most_rows
+        self._hands = Hands()
         self._deciding = Deciding(
-            inputs, interval, most_rows, answering, now_us=lambda: self.now, clock=self.clock
+            inputs,
+            interval,
+            most_rows,
+            answering,
+            now_us=lambda: self.now,
+            clock=self.clock,
+            hands=None if answering is None else self._hands,
         )
         self.oracle.restart(answering)
+        for place in self.oracle.away:
+            self.cut(place, self.sources[place].line.fails_with)
 
     def end(self) -> None:
         """The union goes on with what is there, and ends; another process would go on."""
@@ -420,6 +504,7 @@ class Life:
         self._look(self._decisions_per_look)
 
     def _look(self, decisions: int | None) -> None:
+        self._hands.go_on()
         self.oracle.look(self.now)
         for _ in range(_MANY if decisions is None else decisions):
             found = self._deciding.next(self.decision)
@@ -439,10 +524,11 @@ class Life:
             assert stable == self.oracle.rows_between(old, found.released_us)
         self.oracle.decided(before, found, tentative, self.now, self.clock.now_us)
         self.stable += stable
+        self.oracle.given_out |= {value for *_, value in stable}
         self.tentative += [Given(self.now, found.phase, *row) for row in tentative]
         self.phases += [found.phase] if found.phase is not self.phases[-1] else []
         for place, each in enumerate(self.sources if self._trims else []):
-            if before is not NOTHING_YET:
+            if before is not NOTHING_YET and str(place) in before.inputs:
                 first = before.inputs[str(place)].needs
                 acknowledge(each.stream.storage, _READER, each.stream.log().identity.stream, first)
 
@@ -463,9 +549,9 @@ class Life:
         ]
 
     def _rows(self, pieces: Sequence[Piece], first: int | None, end: int | None) -> list[UnionRow]:
-        views = {n: open_view(each.stream.storage) for n, each in enumerate(self.sources)}
         found: list[UnionRow] = []
         for stretch in [] if end is None else stretches(pieces, first, end, 2_000):
+            views = {place: self.sources[place].view() for place in stretch.places}
             table = read_stretch(stretch, views, SCHEMA.names, "time", _with_place)
             if table is not None:
                 times = table["time"].cast(pa.int64()).to_pylist()

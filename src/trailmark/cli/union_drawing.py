@@ -72,5 +72,8 @@ def _warnings(status: UnionStatus) -> Iterator[str]:
     if status.problem:
         yield status.problem
     for each in status.inputs:
+        if each.unreached is not None:
+            since = units.moment(each.unreached.since_us)
+            yield f"input {each.name}: cannot be reached since {since}: {each.unreached.why}"
         if each.problem:
             yield f"input {each.name}: {each.problem}"

@@ -19,18 +19,19 @@ from pyspark.sql.types import StructType
 
 from trailmark.errors import DamagedSegment, MissingSegment, OtherQuery
 from trailmark.log import MonotonicClock, create_or_open, monotonic_us, open_storage
-from trailmark.log.readers import acknowledge, register
 from trailmark.log.storage.urls import redacted
 from trailmark.records import MARK
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.schemas import arrow_schema, as_asked
 from trailmark.streams.union.answering import Answering
+from trailmark.streams.union.asking import InThreads
 from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import SOURCE, UnionDescription
 from trailmark.streams.union.inputs import UnionInput, loss_of_data, place_of
 from trailmark.streams.union.rows import Piece, Stretch, read_stretch, stretches
+from trailmark.streams.union.unreachable import keep_unreachable, read_unreachable
 from trailmark.streams.view import open_view
 
 #: Rows handed to Spark at a time.
@@ -146,18 +147,27 @@ class _Opened:
     ) -> None:
         storage = open_storage(options.path)
         create_or_open(storage, options.described(arrow_schema(schema)).to_meta())
-        self.inputs = [
-            UnionInput(name, path, open_storage(path), options.delay_us)
+        inputs = [
+            UnionInput(name, path, open_storage(path), options.delay_us, options.reader)
             for name, path in options.paths.items()
         ]
+        # Threads cost something, and whoever waits for all streams may look at one after another.
         self.deciding = Deciding(
-            self.inputs, options.interval_us, options.most_rows, options.answering
+            inputs,
+            options.interval_us,
+            options.most_rows,
+            options.answering,
+            hands=None if options.answering is None else InThreads(),
         )
         self.decisions = Decisions(storage, start, planned)
-        if options.reader is not None:  # before anything is decided
-            for each in self.inputs:
-                needs = self.deciding.standing(start, each).needs
-                register(each.storage, options.reader, each.stream, needs)
+        self._storage = storage
+        self._unreachable = read_unreachable(storage)
+
+    def keep_unreachable(self) -> None:
+        """Writes down which streams cannot be reached, where that has changed."""
+        if self._unreachable != self.deciding.looking.unreachable:
+            self._unreachable = dict(self.deciding.looking.unreachable)
+            keep_unreachable(self._storage, self._unreachable)
 
 
 class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -172,7 +182,6 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: _Opened | None = None
         self._ends = False
         self._next_look_us: float | None = None
-        self._acknowledged: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         return NOTHING_YET.to_json()
@@ -195,7 +204,8 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             began_us = self._now_us()
             found = union.deciding.next(position)
             took_us = self._now_us() - began_us
-            self._next_look_us = self._now_us() + max(_LOOK_EVERY_US, _REST * took_us)
+            self._next_look_us = self._now_us() + max(_LOOK_EVERY_US, self._rest_us(took_us))
+            union.keep_unreachable()
             if found != position:
                 union.decisions.check()
             return found.to_json()
@@ -283,13 +293,14 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _acknowledge(self, union: _Opened, decision: Decision) -> None:
         """Lets go, for a named reader, of what no batch of the query can ask for again."""
-        if self._options.reader is None:
-            return
-        for each in union.inputs:
-            reached = decision.inputs.get(each.name)
-            if reached is not None and self._acknowledged.get(each.name) != reached.needs:
-                acknowledge(each.storage, self._options.reader, each.stream, reached.needs)
-                self._acknowledged[each.name] = reached.needs
+        if self._options.reader is not None:
+            union.deciding.looking.acknowledge(decision)
+
+    def _rest_us(self, took_us: float) -> float:
+        """How long to rest after a look. Those who have a bound to keep do not look seldom."""
+        answering = self._options.answering
+        most_us = float("inf") if answering is None else answering.look_us
+        return min(_REST * took_us, most_us)
 
     def _is_time_to_look(self) -> bool:
         return self._ends or self._next_look_us is None or self._now_us() >= self._next_look_us

@@ -16,6 +16,7 @@ from trailmark.streams.union.decision import NOTHING_YET
 from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import UnionDescription
 from trailmark.streams.union.inputs import UnionInput
+from trailmark.streams.union.unreachable import Unreached, keep_unreachable
 
 
 @pytest.fixture
@@ -73,6 +74,20 @@ def test_what_is_wrong_with_it_is_said(path: Path, run: Run) -> None:
     said = run("status", path)
     assert said.code == 1
     assert "The file holds no decision of a union" in said.out
+
+
+def test_a_stream_that_the_union_cannot_reach_is_told(path: Path, run: Run) -> None:
+    _decide(path)
+    unreached = {"us": Unreached(20 * SECOND, "Could not read the file: Connection timed out (x)")}
+    keep_unreachable(LocalStorage(path), unreached)
+    said = run("status", path)
+    assert said.code == 1
+    assert "input us: cannot be reached since 1970-01-01 00:00:20Z: Could not read" in said.out
+    told = run("status", path, "--json").json["inputs"]
+    assert told["us"]["unreached"]["since_us"] == 20 * SECOND
+    assert told["eu"]["unreached"] is None
+    keep_unreachable(LocalStorage(path), {})
+    assert run("status", path).code == 0
 
 
 @pytest.mark.parametrize("command", ["log", "verify", "readers", "writers", "merge"])

@@ -392,8 +392,9 @@ def test_another_stream_in_the_place_of_an_input_is_refused() -> None:
 
 
 def test_a_stream_that_is_gone_is_refused() -> None:
+    gone = UnionInput("a", "/a", SimulatedDisk().storage(), 0)
     with pytest.raises(DataLoss, match="The stream is gone"):
-        UnionInput("a", "/a", SimulatedDisk().storage(), 0)
+        Deciding([gone], 1).next(NOTHING_YET)
 
 
 @pytest.mark.parametrize("has_rows", [True, False])

@@ -24,6 +24,8 @@ _RECENT = 8
 _GRACE = 0.3
 #: The part of the bound that a batch may take while streams are missing or corrected.
 _BATCH = 0.3
+#: The part of the bound for which a stream may keep a decision waiting that does not answer.
+_LOOK = 0.1
 #: Rows of a batch before anything is known of how long they take, and the fewest later.
 _FIRST_ROWS, _LEAST_ROWS = 100_000, 10_000
 #: What one batch can change about that.
@@ -65,6 +67,11 @@ class Answering:
     def grace_us(self) -> int:
         """How long others are waited for, at least, once a stream is complete."""
         return int(self.within_us * _GRACE)
+
+    @property
+    def look_us(self) -> int:
+        """How long a stream may take to answer what is asked of it."""
+        return int(self.within_us * _LOOK)
 
     @property
     def batch_us(self) -> float:
@@ -110,6 +117,7 @@ class Patience:
 
     def __init__(self, give_up_us: int | None) -> None:
         self._give_up_us = give_up_us
+        self._not_ended: set[str] = set()
         self._stands: dict[str, tuple[int | None, float]] = {}
 
     def is_over(
@@ -129,6 +137,19 @@ class Patience:
             for name, (_, since_us) in self._stands.items()
             if now_us - since_us >= self._give_up_us
         ]
+
+    def is_over_in_vain(self, away_us: Mapping[str, float]) -> list[str]:
+        """The streams that would be ended by now if they had not been out of reach for so long;
+        each once. A stream that is back has its time anew."""
+        self._not_ended &= away_us.keys()
+        found = [
+            name
+            for name, us in away_us.items()
+            if self._give_up_us is not None and us >= self._give_up_us
+        ]
+        new = [name for name in found if name not in self._not_ended]
+        self._not_ended |= set(new)
+        return new
 
 
 class Pace:

@@ -12,10 +12,16 @@ from trailmark.streams.union.ahead import Ahead, Phase, moved_on
 from trailmark.streams.union.amounts import Amounts
 from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
+from trailmark.streams.union.asking import Hands, InTurn
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
+from trailmark.streams.union.looking import Looking, boundary_of
 from trailmark.streams.union.rows import Piece
-from trailmark.streams.union.telling import tell_of_end, tell_of_phases, tell_of_timeless
+from trailmark.streams.union.telling import (
+    tell_of_none_to_end,
+    tell_of_phases,
+    tell_of_timeless,
+)
 
 #: Single batches that are remembered beside those that follow one another.
 _MOST_EARLY = 16
@@ -23,7 +29,7 @@ _MOST_EARLY = 16
 
 class Deciding:
     """A union over its inputs, in their order: of two rows with one time, that of the first counts
-    first.
+    first. ``looking`` is how it looks at them.
 
     Parameters
     ----------
@@ -39,6 +45,8 @@ class Deciding:
         A clock that never goes back, by which rows wait.
     clock
         The time of day, for those who look.
+    hands
+        Who looks at the streams. Without any they are looked at one after another.
     """
 
     def __init__(
@@ -50,6 +58,7 @@ class Deciding:
         *,
         now_us: MonotonicClock = monotonic_us,
         clock: Clock = wall_clock_us,
+        hands: Hands | None = None,
     ) -> None:
         self._inputs = inputs
         self._interval_us = interval_us
@@ -58,41 +67,44 @@ class Deciding:
         self._now_us = now_us
         self._clock = clock
         self._ends = False
-        self._target: Mapping[str, Look] | None = None
-        self._begun: dict[str, Reached] = {}
         self._arrivals = None if answering is None else Arrivals(answering.grace_us)
         #: A tentative part that is longer than this is not waited for.
         self._long_us = max(2 * interval_us, 0 if answering is None else answering.within_us)
         self._pace = None if answering is None else Pace(answering.batch_us)
         self._patience = Patience(None if answering is None else answering.give_up_us)
+        self.looking = Looking(inputs, answering, hands or InTurn(), now_us, clock)
 
     def end_with_next_look(self) -> None:
         """What comes after the streams are looked at once more is not seen any more."""
         self._ends = True
+        self.looking.end_with_next()
 
     def next(self, start: Decision) -> Decision:
         """The decision after another one, or the same if nothing more can be released."""
         if self._pace is not None:
             self._pace.ended(start.number, self._now_us())
-        standing = {each.name: self.standing(start, each) for each in self._inputs}
-        looks = self._target
-        if looks is None:
-            looks = {each.name: each.look(standing[each.name]) for each in self._inputs}
-            self._target = looks if self._ends else None
-        boundaries = {name: self._slice_of(look.boundary_us) for name, look in looks.items()}
-        self._give_up(start, {name: look.boundary_us for name, look in looks.items()})
+        looks = self.looking.looks(start)
+        away = [each.name for each in self._inputs if each.name not in looks]
+        if away and self._answering is None:
+            return start  # whoever waits for all of them waits for these, too
+        standing = {name: start.inputs.get(name, look.at) for name, look in looks.items()}
+        known = {each.name: boundary_of(each.name, start, looks) for each in self._inputs}
+        boundaries = {name: self._slice_of(boundary_us) for name, boundary_us in known.items()}
+        self._give_up(start, known, away)
         complete_us = _least(boundaries)
         # How far one has come that has ended says nothing about others.
         going_on = [each for each in boundaries.values() if not has_ended(each)]
-        due_us = self._due(standing, looks, boundaries)
+        due_us = self._due(looks, boundaries)
         until_us = self._until(start, complete_us, going_on, due_us)
         if not _is_later(complete_us, start.released_us) and not _is_later(
             until_us, start.until_us
         ):
             return start
+        if self._answering is None and not self.looking.has_read(start, looks):
+            return start
+        there = [each for each in self._inputs if each.name in looks]
         seen = {
-            each.name: each.batches(standing[each.name], looks[each.name].end)
-            for each in self._inputs
+            each.name: each.batches(standing[each.name], looks[each.name].end) for each in there
         }
         released_us = self._released(start, complete_us, seen)
         is_through = not _is_later(complete_us, released_us)
@@ -106,16 +118,16 @@ class Deciding:
         if released_us == start.released_us and ahead == start.ahead:
             return start
         late = sum(
-            each.count_late(batch, later(batch.late_before_us, start.released_us))
-            for each in self._inputs
+            each.count_late(batch, start.released_us)
+            for each in there
             for batch in seen[each.name]
             if batch.batch >= standing[each.name].end
         )
-        reached = {
-            name: _reached(standing[name], look, seen[name], released_us)
-            for name, look in looks.items()
-        }
-        found = Decision(start.number + 1, released_us, reached, start.late_rows + late, ahead)
+        reached = dict(start.inputs)
+        for name, look in looks.items():
+            reached[name] = _reached(standing[name], look, seen[name], released_us)
+        late_rows = start.late_rows + late
+        found = Decision(start.number + 1, released_us, reached, late_rows, ahead, tuple(away))
         tell_of_phases(start, found)
         if self._pace is not None:
             rows = _rows_between(seen, start.released_us, released_us)
@@ -123,18 +135,9 @@ class Deciding:
             self._pace.begin(found.number, rows, self._now_us())
         return found
 
-    def standing(self, start: Decision, each: UnionInput) -> Reached:
-        """Where a stream stands; as long as nothing is decided, where it began when it was first
-        looked at."""
-        if each.name in start.inputs:
-            return start.inputs[each.name]
-        if each.name not in self._begun:
-            self._begun[each.name] = each.begin()
-        return self._begun[each.name]
-
     def pieces(self, start: Decision, end: Decision) -> list[Piece]:
         """What has to be read for the rows that a decision releases."""
-        for each in self._inputs:
+        for each in self._reached(end):
             before, reached = _before(start, end, each.name), end.inputs[each.name]
             new = [b for b in each.batches(before, reached.end) if b.batch >= before.end]
             tell_of_timeless(each.name, new)
@@ -152,7 +155,10 @@ class Deciding:
         if not _is_later(end_us, first_us):
             return found
         assert end_us is not None
+        there = self._reached(end)
         for place, each in enumerate(self._inputs):
+            if each not in there:
+                continue
             before = _before(start, end, each.name)
             batches = each.batches(before, end.inputs[each.name].end)
             found += [
@@ -162,6 +168,10 @@ class Deciding:
                 if _meets(file.time_range, first_us, end_us)
             ]
         return found
+
+    def _reached(self, end: Decision) -> list[UnionInput]:
+        """The inputs that a decision reads."""
+        return [each for each in self._inputs if each.name not in end.unreachable]
 
     def _slice_of(self, time_us: int | None) -> int | None:
         """The beginning of the slice that a time is in; None for one before all times."""
@@ -174,19 +184,16 @@ class Deciding:
         return time_us // self._interval_us * self._interval_us
 
     def _due(
-        self,
-        standing: Mapping[str, Reached],
-        looks: Mapping[str, Look],
-        boundaries: Mapping[str, int | None],
+        self, looks: Mapping[str, Look], boundaries: Mapping[str, int | None]
     ) -> int | None:
         """What is before this time has waited as long as it may."""
         if self._arrivals is None or self._answering is None or self._pace is None:
             return None
-        rows_end_us: dict[str, int] = {}
-        for each in self._inputs:
-            latest_us = each.latest_us(standing[each.name], looks[each.name].end)
-            if latest_us is not None:
-                rows_end_us[each.name] = self._slice_at(latest_us) + self._interval_us
+        rows_end_us = {
+            name: self._slice_at(look.latest_us) + self._interval_us
+            for name, look in looks.items()
+            if look.latest_us is not None
+        }
         # One that has ended is complete for whatever it has.
         reached = [rows_end_us.get(n) if has_ended(b) else b for n, b in boundaries.items()]
         furthest_us = max((each for each in reached if each is not None), default=None)
@@ -194,15 +201,19 @@ class Deciding:
         self._arrivals.saw(now_us, max(rows_end_us.values(), default=None), furthest_us)
         return self._arrivals.due_us(now_us, self._answering.wait_us(self._pace.longest_us))
 
-    def _give_up(self, start: Decision, boundaries: Mapping[str, int | None]) -> None:
+    def _give_up(
+        self, start: Decision, boundaries: Mapping[str, int | None], away: Sequence[str]
+    ) -> None:
         """Ends streams that have been missing for too long; the next look sees it."""
         if self._ends:
             return  # without another look nobody knows whether one has moved since
         missing = () if start.ahead is None else start.ahead.missing
-        over = self._patience.is_over(missing, boundaries, self._now_us())
-        for each in self._inputs:
-            if each.name in over:
-                tell_of_end(each.name, start, each.give_up(self._clock()))
+        there = [name for name in missing if name not in away]
+        over = self._patience.is_over(there, boundaries, self._now_us())
+        self.looking.end(over, start)
+        away_us = {name: self.looking.away_us(name) for name in away}
+        for name in self._patience.is_over_in_vain(away_us):
+            tell_of_none_to_end(name)
 
     def _until(
         self,
@@ -366,4 +377,4 @@ def _reached(
     count = min(range(min(len(firsts), _MOST_EARLY + 1)), key=lambda n: n - firsts[n])
     early, first = firsts[:count], firsts[count]
     boundary_us = None if look.boundary_us is None else max(EARLIEST, look.boundary_us)
-    return Reached(look.log, before.begun, first, look.end, latest_us, boundary_us, tuple(early))
+    return Reached(before.log, before.begun, first, look.end, latest_us, boundary_us, tuple(early))

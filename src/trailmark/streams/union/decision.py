@@ -8,7 +8,7 @@ from typing import Any
 
 from trailmark.log.json_text import object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH
-from trailmark.records import NO_BATCH
+from trailmark.records import MOST_PORTS, NO_BATCH
 from trailmark.streams.times import EARLIEST, LATEST
 from trailmark.streams.union.ahead import Ahead, Phase
 from trailmark.values import dataclass
@@ -85,11 +85,14 @@ class Decision:
     released_us
         Rows before this time are released; None if none are.
     inputs
-        How far each stream was looked at, by its name in the union.
+        How far each stream was looked at, by its name in the union; without those that could never
+        be reached so far.
     late_rows
         Rows so far that came after the boundary of their own stream, and were left out.
     ahead
         What was given out beyond ``released_us``, as tentative; None if nothing was.
+    unreachable
+        Streams that could not be reached: they stand where they stood, and nothing is read of them.
     """
 
     number: int = NO_BATCH
@@ -97,6 +100,7 @@ class Decision:
     inputs: Mapping[str, Reached] = field(default_factory=dict)
     late_rows: int = 0
     ahead: Ahead | None = None
+    unreachable: tuple[str, ...] = ()
 
     @property
     def phase(self) -> Phase:
@@ -116,19 +120,26 @@ class Decision:
             "number": self.number,
             "released_us": self.released_us,
         }
-        return body if self.ahead is None else {**body, "ahead": self.ahead.to_json()}
+        if self.ahead is not None:
+            body["ahead"] = self.ahead.to_json()
+        if self.unreachable:
+            body["unreachable"] = list(self.unreachable)
+        return body
 
     @classmethod
     def from_json(cls, stored: object) -> Decision:
         """From what is kept; raises ``KeyError`` or ``ValueError``."""
         body = object_of(stored)
-        inputs = object_of(body["inputs"])
+        inputs, unreachable = object_of(body["inputs"]), body.get("unreachable", [])
+        if not isinstance(unreachable, list) or len(unreachable) > MOST_PORTS:
+            raise ValueError("no list, or too many inputs")
         return cls(
             whole(body["number"], NO_BATCH, LARGEST_BATCH),
             _time(body["released_us"]),
             {name: Reached.from_json(each) for name, each in inputs.items()},
             whole(body["late_rows"], 0, LATEST),
             None if body.get("ahead") is None else Ahead.from_json(body["ahead"]),
+            tuple(text_of(name) for name in unreachable),
         )
 
 

@@ -4,10 +4,13 @@ it is complete."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from trailmark.errors import DataLoss, MissingSegment
-from trailmark.log import Storage, TimeRange, read_meta
+from trailmark.log import OperatorMeta, Storage, StreamLog, TimeRange, read_meta
 from trailmark.log.meta import META_PATH
+from trailmark.log.readers import acknowledge, register
 from trailmark.log.storage.urls import redacted
 from trailmark.records import Stream
 from trailmark.streams.boundaries import later
@@ -59,15 +62,23 @@ class SeenBatch:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stream has at one moment: batches before ``end``, and a boundary if one is known."""
+    """What a stream has at one moment: batches before ``end``, and a boundary if one is known.
 
-    log: str
+    ``at`` is where the union stood then, and ``latest_us`` the latest time that it has seen in
+    batches with rows which are not released, if it has asked for it.
+    """
+
+    at: Reached
     end: int
     boundary_us: int | None
+    latest_us: int | None = None
 
 
 class UnionInput:
     """Looks at a stream again and again, and reads each manifest once.
+
+    Nothing is read before the first look, and nothing by a decision that was not read by
+    `look_through` before it.
 
     Parameters
     ----------
@@ -79,24 +90,26 @@ class UnionInput:
         Its files.
     delay_us
         How much older than the newest row a later one may be, where its writers promise nothing.
+    reader
+        Under which name the stream keeps what the union still needs, if it does.
     """
 
-    def __init__(self, name: str, path: str, storage: Storage, delay_us: int) -> None:
+    def __init__(
+        self, name: str, path: str, storage: Storage, delay_us: int, reader: str | None = None
+    ) -> None:
         self.name = name
         self.storage = storage
         self._place = place_of(name, path)
         self._delay_us = delay_us
-        meta = read_meta(storage)
-        if meta is None:
-            raise loss_of_data("The stream is gone.", self._place)
-        self._meta = meta
-        self._stream = StreamDescription.of(meta)
-        self.log_id = str(meta.log_id)
-        self._log = manifest_log(storage, meta)
-        self._tail = Tail(self._log)
+        self._reader = reader
+        self._is_registered = False
+        #: What this process has acknowledged.
+        self._acknowledged: int | None = None
         self._settled: dict[str, Heartbeat] = {}
         #: Manifests that may be asked for again, by batch.
         self._seen: dict[int, SeenBatch] = {}
+        #: How many rows of a batch are before a time, where they had to be counted.
+        self._counted: dict[tuple[int, int], int] = {}
         self._newest: Manifest | None = None
         #: Up to which batch the latest time is known, where nobody promises anything.
         self._timed_to: int | None = None
@@ -105,23 +118,40 @@ class UnionInput:
         self._looked_to: int | None = None
         self._latest_row_us: int | None = None
 
-    @property
-    def stream(self) -> Stream:
-        """The log that a named reader of it reads."""
-        return Stream.BATCHES
+    @cached_property
+    def _meta(self) -> OperatorMeta:
+        meta = read_meta(self.storage)
+        if meta is None:
+            raise loss_of_data("The stream is gone.", self._place)
+        return meta
 
-    def begin(self) -> Reached:
+    @cached_property
+    def _stream(self) -> StreamDescription:
+        return StreamDescription.of(self._meta)
+
+    @cached_property
+    def _log(self) -> StreamLog:
+        return manifest_log(self.storage, self._meta)
+
+    @cached_property
+    def _tail(self) -> Tail:
+        return Tail(self._log)
+
+    @cached_property
+    def _begun(self) -> Reached:
         """Where a union stands that has not looked yet: all that is there is to come."""
         first = self._log.start()
-        return Reached(self.log_id, first, first, first, None, None)
+        return Reached(str(self._meta.log_id), first, first, first, None, None)
 
-    def look(self, at: Reached) -> Look:
-        """How far the stream has come.
+    def look(self, at: Reached | None) -> Look:
+        """How far the stream has come since the union stood somewhere, if it did.
 
         Heartbeats are read before manifests: what a writer had committed when it sent one is in the
         stream by then.
         """
-        if at.log != self.log_id:
+        if at is None:
+            at = self._begun
+        if at.log != str(self._meta.log_id):
             raise DataLoss(
                 "The path holds another stream than the union began to read.",
                 where=self._place,
@@ -129,6 +159,7 @@ class UnionInput:
                 "files. To go on with another one, begin another union at an empty path, with "
                 "another checkpoint.",
             )
+        self._register(at.needs)
         heartbeats = newest_heartbeats(self.storage)
         self._settle(heartbeats)
         end = self._tail.newest() + 1
@@ -138,15 +169,44 @@ class UnionInput:
             raise loss_of_data(what, self._place)
         if any(each.after >= end for each in heartbeats.values()):
             # Batches that a heartbeat speaks of cannot be seen yet, as after a power failure.
-            return Look(self.log_id, end, at.boundary_us)
+            return Look(at, end, at.boundary_us)
         known = promised(self._manifest_before(end), heartbeats)
         boundary_us = self._by_rows(at, end) if known is None else known.stream
-        return Look(self.log_id, end, boundary_us)
+        return Look(at, end, boundary_us)
+
+    def look_through(self, at: Reached | None, released_us: int | None) -> Look:
+        """The same, and reads all that the decision after it asks for."""
+        look = self.look(at)
+        latest_us = self.latest_us(look.at, look.end)
+        for batch in look.at.early:
+            self._read(batch)
+        self._count(look.at, look.end, released_us)
+        return replace(look, latest_us=latest_us)
+
+    def read(self, at: Reached, end: int, released_us: int | None) -> None:
+        """Reads the batches before ``end`` that may hold rows which are not released, and counts
+        those that are late."""
+        self.batches(at, end)
+        self._count(at, end, released_us)
+
+    def has_acknowledged(self, needs: int) -> bool:
+        """Whether all batches before one are let go of, if that is done under a name."""
+        return self._reader is None or self._acknowledged == needs
+
+    def acknowledge(self, needs: int) -> None:
+        """Lets go of all batches before one."""
+        assert self._reader is not None
+        self._register(needs)
+        if self._acknowledged != needs:
+            acknowledge(self.storage, self._reader, Stream.BATCHES, needs)
+            self._acknowledged = needs
 
     def batches(self, at: Reached, end: int) -> list[SeenBatch]:
         """Those before ``end`` that may hold rows which are not released yet."""
-        self._seen = {batch: self._read(batch) for batch in [*at.early, *range(at.first, end)]}
-        return list(self._seen.values())
+        found = {batch: self._read(batch) for batch in [*at.early, *range(at.first, end)]}
+        newer = {batch: each for batch, each in self._seen.items() if batch >= end}
+        self._seen = {**found, **newer}
+        return list(found.values())
 
     def give_up(self, now_us: int) -> bool:
         """Ends the stream for all who read it; False if somebody writes to it after all."""
@@ -162,13 +222,29 @@ class UnionInput:
         self._looked_to = max(first, end)
         return self._latest_row_us
 
-    def count_late(self, batch: SeenBatch, before_us: int | None) -> int:
-        """How many rows of a batch are before a time."""
+    def count_late(self, batch: SeenBatch, released_us: int | None) -> int:
+        """How many rows of a batch are late, if everything before a time is released."""
+        before_us = later(batch.late_before_us, released_us)
         if before_us is None or batch.times is None or batch.times.min_us >= before_us:
             return 0
         if batch.late_rows is not None and batch.late_before_us == before_us:
             return batch.late_rows
-        return sum(self._count(file, before_us) for file in batch.files)
+        place = (batch.batch, before_us)
+        if place not in self._counted:
+            self._counted[place] = sum(self._before(file, before_us) for file in batch.files)
+        return self._counted[place]
+
+    def _count(self, at: Reached, end: int, released_us: int | None) -> None:
+        """Counts late rows before a decision asks for them."""
+        self._counted = {key: n for key, n in self._counted.items() if key[0] >= at.end}
+        for batch in range(at.end, end):
+            self.count_late(self._read(batch), released_us)
+
+    def _register(self, needs: int) -> None:
+        """Before anything is decided, the stream has to know what is needed."""
+        if self._reader is not None and not self._is_registered:
+            register(self.storage, self._reader, Stream.BATCHES, needs)
+            self._is_registered = True
 
     def _manifest_before(self, end: int) -> Manifest | None:
         if end and (self._newest is None or self._newest.batch != end - 1):
@@ -202,7 +278,7 @@ class UnionInput:
                 settle(self.storage, writer, (heartbeat.number, heartbeat.said))
                 self._settled[writer] = heartbeat
 
-    def _count(self, file: DataFile, before_us: int) -> int:
+    def _before(self, file: DataFile, before_us: int) -> int:
         if file.time_range is None or file.time_range.min_us >= before_us:
             return 0
         column = self._stream.time_column

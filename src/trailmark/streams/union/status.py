@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from trailmark.errors import LogError, StorageError
@@ -12,10 +14,15 @@ from trailmark.status.read_only import ReadOnly
 from trailmark.streams.boundaries import later
 from trailmark.streams.description import is_stream
 from trailmark.streams.status import StreamStatusReader
+from trailmark.streams.union.asking import InThreads
 from trailmark.streams.union.decision import NOTHING_YET, Decision, Reached
 from trailmark.streams.union.decisions import newest_decision
 from trailmark.streams.union.description import UnionDescription
+from trailmark.streams.union.unreachable import Unreached, read_unreachable
 from trailmark.values import dataclass
+
+#: Who looks waits no longer for a stream.
+_PATIENCE_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class InputStatus:
         promise nothing.
     problem
         Why it cannot be looked at; empty if it can.
+    unreached
+        Since when whoever runs the union cannot reach it, and why; None if it can.
     """
 
     name: str
@@ -43,6 +52,7 @@ class InputStatus:
     newest: int | None = None
     boundary_us: int | None = None
     problem: str = ""
+    unreached: Unreached | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,9 @@ class UnionStatus:
     @property
     def is_sound(self) -> bool:
         """Whether the decision and all streams can be read."""
-        return not self.problem and not any(each.problem for each in self.inputs)
+        return not self.problem and not any(
+            each.problem or each.unreached is not None for each in self.inputs
+        )
 
     def describe(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -113,6 +125,7 @@ def _described(each: InputStatus) -> dict[str, Any]:
         "newest": each.newest,
         "boundary_us": each.boundary_us,
         "problem": each.problem,
+        "unreached": None if each.unreached is None else asdict(each.unreached),
     }
 
 
@@ -141,10 +154,30 @@ class UnionStatusReader:
             decision = newest_decision(self._storage)
         except LogError as error:
             problem = error.line
-        inputs = tuple(
-            _look(name, path, decision.inputs.get(name)) for name, path in self._union.paths.items()
-        )
+        inputs = _looks(self._union.paths, decision, read_unreachable(self._storage))
         return UnionStatus(self._clock(), self._log_id, self._union, decision, inputs, problem)
+
+
+def _looks(
+    paths: Mapping[str, str], decision: Decision, unreached: Mapping[str, Unreached]
+) -> tuple[InputStatus, ...]:
+    """All streams, side by side: what hangs is left as it is."""
+    hands = InThreads()
+    looks = {
+        name: hands.begin(partial(_look, name, path, decision.inputs.get(name)))
+        for name, path in paths.items()
+    }
+    hands.wait([*looks.values()], _PATIENCE_S)
+    late = f"no answer within {_PATIENCE_S} s"
+    return tuple(
+        replace(
+            look.result()
+            if look.done()
+            else InputStatus(name, paths[name], decision.inputs.get(name), problem=late),
+            unreached=unreached.get(name),
+        )
+        for name, look in looks.items()
+    )
 
 
 def _look(name: str, path: str, reached: Reached | None) -> InputStatus:

@@ -9,6 +9,7 @@ from trailmark import units
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.decision import Decision
 from trailmark.streams.union.inputs import SeenBatch
+from trailmark.streams.union.unreachable import Unreached
 
 _log = logging.getLogger("trailmark")
 
@@ -24,9 +25,7 @@ def tell_of_phases(start: Decision, end: Decision) -> None:
             _time(end.released_us),
         )
     elif ahead.phase is Phase.UP_FAILURE:
-        missing = [
-            f"{name} (up to {_time(end.inputs[name].boundary_us)})" for name in ahead.missing
-        ]
+        missing = [_missing(name, end) for name in ahead.missing]
         _log.warning(
             "union: UP_FAILURE. Missing: %s. What the other streams have from %s to %s is given "
             "out as tentative.",
@@ -41,6 +40,31 @@ def tell_of_phases(start: Decision, end: Decision) -> None:
             _time(end.released_us),
             _time(ahead.until_us),
         )
+
+
+def tell_of_unreachable(name: str, unreached: Unreached) -> None:
+    """That a stream does not answer, and what becomes of the others."""
+    _log.warning(
+        "union: input %s cannot be reached since %s: %s. Nothing that needs it is released until "
+        "it can; with answer_within, the others are answered without it.",
+        name,
+        _time(unreached.since_us),
+        unreached.why,
+    )
+
+
+def tell_of_return(name: str, after_us: float) -> None:
+    """That it answers again."""
+    _log.warning("union: input %s can be reached again, after %s.", name, units.duration(after_us))
+
+
+def tell_of_none_to_end(name: str) -> None:
+    """That a stream is still waited for though it was to be ended by now."""
+    _log.warning(
+        "union: input %s has been missing for too long (give_up_after), but it cannot be reached, "
+        "so that nobody else would know of its end: it is not ended, and waited for.",
+        name,
+    )
 
 
 def tell_of_end(name: str, start: Decision, is_ended: bool) -> None:
@@ -67,6 +91,12 @@ def tell_of_timeless(name: str, batches: Sequence[SeenBatch]) -> None:
                 rows,
                 batch.batch,
             )
+
+
+def _missing(name: str, end: Decision) -> str:
+    reached = end.inputs.get(name)
+    away = ", cannot be reached" if name in end.unreachable else ""
+    return f"{name} (up to {_time(None if reached is None else reached.boundary_us)}{away})"
 
 
 def _time(time_us: int | None) -> str:

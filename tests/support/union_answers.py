@@ -122,11 +122,14 @@ class PlainAnswers:
     @property
     def wait(self) -> int:
         """How long something waits. A tenth of the bound is left for processing it; more, up to a
-        quarter, where the longest of the last eight batches took more than two thirds of that."""
+        quarter, where the longest of the last eight batches took more than two thirds of that. New
+        rows that wait though others are tentative leave room for three such batches, up to half of
+        the bound."""
         assert self.answering is not None
-        within = self.answering.within_us
-        left = max(2 * within, 30 * max(self.took, default=0)) / 20
-        return int(within - min(left, within / 4))
+        within, longest = self.answering.within_us, max(self.took, default=0)
+        if self.until is not None and self.choice == "delay":
+            return int(within - min(max(within / 10, 3.2 * longest), within / 2))
+        return int(within - min(max(2 * within, 30 * longest) / 20, within / 4))
 
     @property
     def grace(self) -> int:

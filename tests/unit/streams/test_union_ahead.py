@@ -190,6 +190,8 @@ def test_a_bound_is_spent_on_waiting_but_for_a_tenth() -> None:
     assert answering.grace_us == 300_000
     longest = {0.0: 900_000, 60_000.0: 900_000, 120_000.0: 820_000, 400_000.0: 750_000}
     assert {each: answering.wait_us(each) for each in longest} == longest
+    beside = {0.0: 900_000, 60_000.0: 808_000, 120_000.0: 616_000, 400_000.0: 500_000}
+    assert {each: answering.wait_us(each, is_beside=True) for each in beside} == beside
 
 
 # The end of a stream

@@ -18,6 +18,10 @@ OnCorrection: TypeAlias = Literal["process", "delay", "suspend"]
 #: The part of the bound that is spent on waiting, at most and at least. The rest is for processing:
 #: so many times as long as a batch takes.
 _WAITED, _LEAST_WAITED, _PROCESSED = 0.9, 0.75, 1.5
+#: The same for new rows that wait as long as they may though others are tentative. One may come just
+#: when a batch begins, and is seen after it; it may become due just when another begins, and is part
+#: of the next: these have to fit into the rest, with a little to spare.
+_LEAST_DELAYED, _DELAYED = 0.5, 3.2
 #: The last batches, the longest of which tells how long one takes.
 _RECENT = 8
 #: The part of the bound for which the others are waited for once one stream is complete.
@@ -57,11 +61,12 @@ class Answering:
     on_correction: OnCorrection = "process"
     give_up_us: int | None = None
 
-    def wait_us(self, longest_us: float) -> int:
-        """How long a stream that is missing is waited for, where batches take so long."""
-        left_us = self.within_us - _PROCESSED * longest_us
-        least_us, most_us = self.within_us * _LEAST_WAITED, self.within_us * _WAITED
-        return int(min(max(left_us, least_us), most_us))
+    def wait_us(self, longest_us: float, *, is_beside: bool = False) -> int:
+        """How long a stream that is missing is waited for, where batches take so long; or, beside
+        tentative rows, how long a new one may wait."""
+        least, batches = (_LEAST_DELAYED, _DELAYED) if is_beside else (_LEAST_WAITED, _PROCESSED)
+        left_us = self.within_us - batches * longest_us
+        return int(min(max(left_us, self.within_us * least), self.within_us * _WAITED))
 
     @property
     def grace_us(self) -> int:
@@ -99,9 +104,7 @@ class Answering:
         """
         if ahead is None:
             return due_us if _is_after(due_us, complete_us) else None
-        choice: str = self.on_failure
-        if complete_us is not None and complete_us >= ahead.until_us:
-            choice = self.on_correction
+        choice = self.choice(ahead, complete_us)
         if choice == "suspend":
             return ahead.until_us
         if choice == "delay":
@@ -109,6 +112,12 @@ class Answering:
         # A stream that is there has come as far as what was given out, if only just.
         there = [each for each in boundaries if each is not None and each >= ahead.until_us]
         return later(later(ahead.until_us, min(there, default=None)), due_us)
+
+    def choice(self, ahead: Ahead, complete_us: int | None) -> OnFailure | OnCorrection:
+        """What becomes of new rows, with tentative ones ahead of what is complete."""
+        if complete_us is not None and complete_us >= ahead.until_us:
+            return self.on_correction
+        return self.on_failure
 
 
 class Patience:

@@ -94,7 +94,7 @@ class Deciding:
         complete_us = _least(boundaries)
         # How far one has come that has ended says nothing about others.
         going_on = [each for each in boundaries.values() if not has_ended(each)]
-        due_us = self._due(looks, boundaries)
+        due_us = self._due(looks, boundaries, self._wait_us(start.ahead, complete_us))
         until_us = self._until(start, complete_us, going_on, due_us)
         if not _is_later(complete_us, start.released_us) and not _is_later(
             until_us, start.until_us
@@ -183,11 +183,18 @@ class Deciding:
     def _slice_at(self, time_us: int) -> int:
         return time_us // self._interval_us * self._interval_us
 
+    def _wait_us(self, ahead: Ahead | None, complete_us: int | None) -> int:
+        """How long something waits."""
+        if self._answering is None or self._pace is None:
+            return 0
+        is_beside = ahead is not None and self._answering.choice(ahead, complete_us) == "delay"
+        return self._answering.wait_us(self._pace.longest_us, is_beside=is_beside)
+
     def _due(
-        self, looks: Mapping[str, Look], boundaries: Mapping[str, int | None]
+        self, looks: Mapping[str, Look], boundaries: Mapping[str, int | None], wait_us: int
     ) -> int | None:
         """What is before this time has waited as long as it may."""
-        if self._arrivals is None or self._answering is None or self._pace is None:
+        if self._arrivals is None:
             return None
         rows_end_us = {
             name: self._slice_at(look.latest_us) + self._interval_us
@@ -199,7 +206,7 @@ class Deciding:
         furthest_us = max((each for each in reached if each is not None), default=None)
         now_us = self._now_us()
         self._arrivals.saw(now_us, max(rows_end_us.values(), default=None), furthest_us)
-        return self._arrivals.due_us(now_us, self._answering.wait_us(self._pace.longest_us))
+        return self._arrivals.due_us(now_us, wait_us)
 
     def _give_up(
         self, start: Decision, boundaries: Mapping[str, int | None], away: Sequence[str]

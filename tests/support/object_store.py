@@ -58,6 +58,16 @@ def s3_server() -> Iterator[str]:
         server.server_close()
 
 
+def serve_s3(host: str) -> None:
+    """Runs a server until the process ends; says its port."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server(
+        host, 0, _OnePutAtATime(), threaded=True, request_handler=MotoRequestHandler
+    )
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
 def use_s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Points the usual variables at a server."""
     variables = {

@@ -9,11 +9,11 @@ from trailmark import units
 from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
-from trailmark.engine.refused import Refusal
 from trailmark.engine.tentative import STABLE
 from trailmark.operators.kinds import title_of
 from trailmark.records import NO_BATCH, Loss
 from trailmark.status import Activity, BucketStatus, OperatorStatus
+from trailmark.watch.words import operator_warnings
 
 _TITLES = (
     "bucket",
@@ -39,7 +39,7 @@ def draw_status(status: OperatorStatus, path: str, paint: Paint) -> list[str]:
         rows.append(_total_row(status))
     lines += columns(_TITLES, rows, paint)
     lines += ["", *_activities(status), "", *_facts(status)]
-    return [*lines, *closing_lines(status, _warnings(status), path, paint)]
+    return [*lines, *closing_lines(status, operator_warnings(status), path, paint)]
 
 
 def _position(status: OperatorStatus) -> str:
@@ -182,30 +182,3 @@ def _recovery_text(status: OperatorStatus) -> str:
         return f"{text}lost: {found.lost}"
     text += f"{units.some(found.replay_tuples, 'tuple')} replayed"
     return text + (f", around {found.skipped} damaged" if found.skipped else "")
-
-
-def _refusal_text(refusal: Refusal, status: OperatorStatus) -> str:
-    who = "the query" if refusal.query_id == status.query_id else f"query {refusal.query_id}"
-    where = "" if refusal.bucket is None else f" in bucket {refusal.bucket}"
-    ago = units.duration(max(0, status.looked_us - refusal.at_us))
-    return f"{who} was stopped at batch {refusal.batch}{where} {ago} ago: {refusal.text}"
-
-
-def _warnings(status: OperatorStatus) -> Iterator[str]:
-    if status.rolled_back:
-        yield f"the query has gone back and is refused: {status.rolled_back} (file rolled-back)"
-    if status.refusal is not None:
-        yield _refusal_text(status.refusal, status)
-    if status.in_doubt and status.committed < status.last_batch:
-        yield (
-            f"readers leave out batch {status.last_batch}, though Spark may have committed it: "
-            f"{status.in_doubt}"
-        )
-    for bucket in status.buckets:
-        if bucket.problem:
-            yield (
-                f"bucket {bucket.bucket}: {bucket.problem} Figures are those of batch "
-                f"{units.batch(bucket.batch)}. Run trailmark verify."
-            )
-        if bucket.shortfall:
-            yield f"bucket {bucket.bucket}: {bucket.shortfall}"

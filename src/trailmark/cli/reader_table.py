@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from trailmark import units
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint
 from trailmark.status import OperatorStatus, ReaderStatus
 from trailmark.streams.status import StreamStatus
+from trailmark.watch.words import reader_warnings
 
 _TITLES = ("reader", "reads", "needs", "lag", "rows", "last seen")
 _LEFT = frozenset({"reader", "reads"})
@@ -23,13 +24,6 @@ def reader_lines(readers: Sequence[ReaderStatus], now_us: int, paint: Paint) -> 
         del titles[place]
         rows = [[*row[:place], *row[place + 1 :]] for row in rows]
     return columns(titles, rows, paint, left=_LEFT)
-
-
-def reader_warnings(readers: Sequence[ReaderStatus], path: str) -> Iterator[str]:
-    """What is wrong with readers' files."""
-    for reader in readers:
-        if reader.problem:
-            yield f"{reader.problem} {reader.fix.replace('PATH', path)}"
 
 
 def closing_lines(

@@ -7,15 +7,17 @@ import json
 import sys
 
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_rows, holds_stream
+from trailmark.cli.place import find_rows
 from trailmark.cli.question import check_can_ask, says_yes
-from trailmark.cli.reader_table import reader_lines, reader_warnings
+from trailmark.cli.reader_table import reader_lines
 from trailmark.cli.terminal import Paint
 from trailmark.errors import SettingError
 from trailmark.log import Storage
 from trailmark.log.readers import forget, reader_names
 from trailmark.status import ReaderStatus, StatusReader
 from trailmark.streams.status import StreamStatusReader
+from trailmark.watch.place import holds_stream
+from trailmark.watch.words import reader_warnings
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.drawing import draw_status
-from trailmark.cli.place import find_logs, holds_stream, holds_union
 from trailmark.cli.stream_drawing import draw_stream
 from trailmark.cli.terminal import Paint, Screen
 from trailmark.cli.union_drawing import draw_union
@@ -20,6 +19,7 @@ from trailmark.status import OperatorStatus, StatusReader
 from trailmark.streams.status import StreamStatus, StreamStatusReader
 from trailmark.streams.union.status import UnionStatus, UnionStatusReader
 from trailmark.values import dataclass
+from trailmark.watch.place import find_logs, holds_stream, holds_union
 
 #: A status of what is at the path.
 Status = TypeVar("Status", OperatorStatus, StreamStatus, UnionStatus)

@@ -11,6 +11,7 @@ from trailmark.cli.terminal import Paint
 from trailmark.records import NO_BATCH
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.status import Amount, StreamStatus
+from trailmark.watch.words import stream_warnings
 
 _TITLES = ("", "batches", "rows", "size", "files")
 
@@ -24,7 +25,7 @@ def draw_stream(status: StreamStatus, path: str, paint: Paint) -> list[str]:
     lines += ["", *_facts(status)]
     written = writer_lines(status, paint)
     lines += ["", *written] if written else []
-    return [*lines, *closing_lines(status, _warnings(status), path, paint)]
+    return [*lines, *closing_lines(status, stream_warnings(status), path, paint)]
 
 
 def writer_lines(status: StreamStatus, paint: Paint) -> list[str]:
@@ -107,19 +108,3 @@ def _facts(status: StreamStatus) -> Iterator[str]:
         f"{units.some(status.data_files, 'file')}, manifests {units.size(status.manifests.bytes)} "
         f"in {units.some(status.manifests.files, 'file')}"
     )
-
-
-def _warnings(status: StreamStatus) -> Iterator[str]:
-    if status.problem:
-        yield (
-            f"{status.problem} Figures are those of batch {units.batch(status.batch)}. Run "
-            "trailmark verify."
-        )
-    yield from status.heartbeat_problems
-    oldest = status.manifests.oldest
-    for reader in status.readers:
-        if reader.needs is not None and reader.needs < oldest:
-            yield (
-                f"reader {reader.name} needs batch {reader.needs}, which is gone: the stream "
-                f"begins with batch {oldest}"
-            )

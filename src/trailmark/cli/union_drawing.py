@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from trailmark import units
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint
 from trailmark.log.storage.urls import redacted
 from trailmark.streams.union.status import InputStatus, UnionStatus
+from trailmark.watch.words import union_warnings
 
 _TITLES = ("input", "path", "complete up to", "now up to", "read to batch", "newest")
 _LEFT = frozenset({"input", "path", "complete up to", "now up to"})
@@ -26,7 +25,7 @@ def draw_union(status: UnionStatus, path: str, paint: Paint) -> list[str]:
         "",
         *columns(_TITLES, [_row(each) for each in status.inputs], paint, left=_LEFT),
     ]
-    warnings = list(_warnings(status))
+    warnings = list(union_warnings(status))
     return [*lines, *([""] if warnings else []), *(paint(f"! {each}", "bad") for each in warnings)]
 
 
@@ -66,14 +65,3 @@ def _row(each: InputStatus) -> list[Cell]:
 
 def _time(time_us: int | None) -> str:
     return "-" if time_us is None else units.moment(time_us)
-
-
-def _warnings(status: UnionStatus) -> Iterator[str]:
-    if status.problem:
-        yield status.problem
-    for each in status.inputs:
-        if each.unreached is not None:
-            since = units.moment(each.unreached.since_us)
-            yield f"input {each.name}: cannot be reached since {since}: {each.unreached.why}"
-        if each.problem:
-            yield f"input {each.name}: {each.problem}"

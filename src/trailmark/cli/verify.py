@@ -8,10 +8,11 @@ import sys
 
 from trailmark import units
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_rows, holds_stream
+from trailmark.cli.place import find_rows
 from trailmark.cli.terminal import Paint, Passing
 from trailmark.status.verify import Finding, Verification, verify_operator
 from trailmark.streams.verify import verify_stream
+from trailmark.watch.place import holds_stream
 
 #: Bytes between two updates of the progress line.
 _STEP = 4_000_000

@@ -7,7 +7,7 @@ import json
 import sys
 
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.place import find_rows, holds_stream
+from trailmark.cli.place import find_rows
 from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.stream_drawing import writer_lines
 from trailmark.cli.terminal import Paint
@@ -15,6 +15,7 @@ from trailmark.errors import SettingError
 from trailmark.log import Storage
 from trailmark.streams.promises import let_go
 from trailmark.streams.status import StreamStatus, StreamStatusReader
+from trailmark.watch.place import holds_stream
 
 
 def run(options: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ _LOOK_AGAIN_US = 1_000_000
 def record_checkpoint(storage: Storage, query_id: str, checkpoint: str) -> None:
     """Writes down where the checkpoint of a query is, unless that is known."""
     body = {"checkpoint": checkpoint, "query_id": query_id}
-    if _recorded(storage) != body:
+    if recorded(storage) != body:
         storage.replace(QUERY, [json_text.dump_guarded(body, "checkpoint")])
 
 
@@ -77,14 +77,14 @@ class SparkCommits:
         self._looked_us = self._now_us()
         if self._query_id is None:
             return  # no query of Spark's
-        found = _recorded(self._storage)
+        found = recorded(self._storage)
         if found is None or found.get("query_id") != self._query_id:
             self.problem = "it is not known where its checkpoint is"
             return
         place = str(found.get("checkpoint"))
         try:
-            checkpoint = _open(place)
-            owner = _owner(checkpoint)
+            checkpoint = open_checkpoint(place)
+            owner = owner_of(checkpoint)
         except TrailmarkError as error:
             self.problem = f"its checkpoint {place} cannot be read ({error.what})"
             return
@@ -98,7 +98,7 @@ class SparkCommits:
         try:
             # A file that a power failure has emptied commits nothing.
             is_there = bytes(checkpoint.read(f"commits/{batch}")).startswith(b"v")
-            return is_there and _owner(checkpoint) == self._query_id
+            return is_there and owner_of(checkpoint) == self._query_id
         except FileNotFoundError:
             return False
         except TrailmarkError as error:
@@ -106,14 +106,15 @@ class SparkCommits:
             return False
 
 
-def _recorded(storage: Storage) -> dict[str, object] | None:
+def recorded(storage: Storage) -> dict[str, object] | None:
+    """Which query writes the logs and where its checkpoint is, as its tasks wrote it down."""
     try:
         return json_text.load_guarded(storage.read(QUERY))
     except FileNotFoundError:
         return None
 
 
-def _owner(checkpoint: Storage) -> str | None:
+def owner_of(checkpoint: Storage) -> str | None:
     """The query that a checkpoint is of; None if there is none."""
     try:
         found = json_text.load(checkpoint.read("metadata"))
@@ -122,7 +123,7 @@ def _owner(checkpoint: Storage) -> str | None:
     return None if found is None else str(found.get("id"))
 
 
-def _open(place: str) -> Storage:
+def open_checkpoint(place: str) -> Storage:
     """The storage at a path as Hadoop spells it: its ``file:`` URLs are not escaped."""
     scheme, colon, rest = place.partition(":")
     if colon and scheme == "file":

@@ -40,9 +40,17 @@ lint: setup ## Style, types and the import contract
 $(VENV)/spark/classes.jsa: $(VENV)/.ready | java
 	$(SPARK) $(BIN)/python -m tests.support.spark_java
 
+.PHONY: chromium
+chromium: setup ## Install a browser for the tests of the page, where that may be
+	@$(BIN)/python build_support/chromium.py
+
 .PHONY: test
-test: lint $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
+test: lint chromium $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
+.PHONY: page-pictures
+page-pictures: setup ## Take the pictures of the page in docs/images anew
+	$(BIN)/python -m tests.support.page_pictures
 
 .PHONY: demo
 demo: java ## Kill a query on Spark, see it recover, and compare its results

@@ -63,6 +63,14 @@ def _run(options: argparse.Namespace) -> int:
         from trailmark.cli import status
 
         return status.run(options)
+    if options.command == "page":
+        from trailmark.cli import page
+
+        return page.run(options)
+    if options.command == "metrics":
+        from trailmark.cli import metrics
+
+        return metrics.run(options)
     if options.command == "log":
         from trailmark.cli import log
 

@@ -15,8 +15,9 @@ _PATH = "path of an operator or a stream: a directory, file:///directory or s3:/
 _DESCRIPTION = """\
 Look after the logs of a Trailmark operator, or after a written stream.
 
-PATH is what the operator or the stream was given as `path`. status, log, verify, readers,
-writers and recover --dry-run change nothing and may run beside the query; so may trim and merge."""
+PATH is what the operator or the stream was given as `path`. status, page, metrics, log, verify,
+readers, writers and recover --dry-run change nothing and may run beside the query; so may trim and
+merge."""
 
 _EXIT_CODES = "exit codes: 0 all is well, 1 something is wrong with the logs, 2 could not run"
 
@@ -32,7 +33,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_status, _log, _verify, _readers, _writers, _recover, _trim, _merge, _truncate):
+    for add in (_status, _page, _metrics, _log, _verify, _readers, _writers, _recover):
+        add(commands)
+    for add in (_trim, _merge, _truncate):
         add(commands)
     return parser
 
@@ -90,6 +93,81 @@ def _status(commands: _Commands[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="newest batches to look at, for sums and the last recovery (100)",
     )
+
+
+def _page(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _serving_command(
+        commands,
+        "page",
+        "show operators, streams and unions on a live page in the browser",
+        "Who reads whom, what a recovery would take over the last hour, every bucket,\n"
+        "recoveries and warnings. Only this machine reaches it, unless --host says otherwise:\n"
+        "then a token is asked for. Reads files only and changes nothing.",
+        "trailmark page /data/streams /data/orders-average",
+        port=8765,
+        interval=2.0,
+    )
+    parser.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="ask for this token (or $TRAILMARK_TOKEN); made and printed where --host is not this "
+        "machine",
+    )
+
+
+def _metrics(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _serving_command(
+        commands,
+        "metrics",
+        "serve figures for Prometheus under /metrics",
+        "Needs prometheus_client: pip install 'trailmark[metrics]'. Only this machine reaches it,\n"
+        "unless --host says otherwise. Reads files only and changes nothing.",
+        "trailmark metrics /data/streams /data/orders-average --port 9090",
+        port=9090,
+        interval=5.0,
+    )
+    parser.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="ask for this bearer token (or $TRAILMARK_TOKEN)",
+    )
+
+
+def _serving_command(
+    commands: _Commands[argparse.ArgumentParser],
+    name: str,
+    does: str,
+    more: str,
+    example: str,
+    *,
+    port: int,
+    interval: float,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=does,
+        description=f"{does[0].upper()}{does[1:]}.\n\n{more}",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help=f"{_PATH}; or a directory of such paths"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=port, metavar="N", help=f"where to listen ({port}); 0: any"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="who may reach it (127.0.0.1)"
+    )
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=interval,
+        metavar="SECONDS",
+        help=f"look at the files every so many seconds ({interval:g})",
+    )
+    return parser
 
 
 def _log(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -226,6 +304,13 @@ def whole(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{given!r} is not a whole number from {least} up")
         return int(given)
 
+    return number
+
+
+def _port(given: str) -> int:
+    number = whole(0)(given)
+    if number > 65_535:
+        raise argparse.ArgumentTypeError(f"{given} is no port: they end at 65535")
     return number
 
 

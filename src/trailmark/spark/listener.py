@@ -25,7 +25,9 @@ from trailmark.engine.progress import Progress, Recovery, read_progress
 from trailmark.engine.tentative import STABLE
 from trailmark.errors import LogError, StorageError
 from trailmark.log import OperatorMeta, Storage, open_storage, read_meta
+from trailmark.metrics import MetricsServer
 from trailmark.spark import paths
+from trailmark.spark.metrics import metrics_on
 from trailmark.spark.sessions import add_listener, refusal_in
 
 _log = logging.getLogger("trailmark")
@@ -142,12 +144,15 @@ class TrailmarkListener(StreamingQueryListener):
         Path and report of the last recoveries, newest last.
     refusals
         Ids of the last queries that Trailmark has stopped, and why, on one line each.
+    metrics
+        The server of their figures, if one was asked for.
     """
 
     def __init__(self, on_progress: OnProgress | None = None) -> None:
         self.progress: deque[tuple[str, Progress]] = deque(maxlen=_REMEMBERED)
         self.recoveries: deque[tuple[str, Recovery]] = deque(maxlen=_REMEMBERED)
         self.refusals: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)
+        self.metrics: MetricsServer | None = None
         self._on_progress = on_progress
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -178,7 +183,12 @@ class TrailmarkListener(StreamingQueryListener):
                 self._on_progress(path, found)
 
 
-def listen(spark: SparkSession, on_progress: OnProgress | None = None) -> TrailmarkListener:
+def listen(
+    spark: SparkSession,
+    on_progress: OnProgress | None = None,
+    *,
+    metrics: int | None = None,
+) -> TrailmarkListener:
     """Follow the Trailmark operators of all queries of a session.
 
     Batches that Spark has committed are marked in the operators' logs, progress goes to the logger
@@ -191,14 +201,20 @@ def listen(spark: SparkSession, on_progress: OnProgress | None = None) -> Trailm
         The session whose queries are followed.
     on_progress
         Called with the path and the progress of every batch.
+    metrics
+        A port of this machine on which Prometheus finds figures of all these operators, under
+        ``/metrics``; 0 is any free one, and ``listener.metrics.url`` says which. Needs
+        ``pip install 'trailmark[metrics]'``. Calls that name the same port share it.
 
     Examples
     --------
-    >>> listener = tm.listen(spark)                       # doctest: +SKIP
+    >>> listener = tm.listen(spark, metrics=9090)         # doctest: +SKIP
     >>> for path, recovery in listener.recoveries:        # doctest: +SKIP
     ...     print(path, recovery)
     """
     listener = TrailmarkListener(on_progress)
+    if metrics is not None:
+        listener.metrics = metrics_on(metrics)
     add_listener(spark, listener, on_batch=listener.onBatch)
     for query in spark.streams.active:
         _followed.begin(UUID(query.id), UUID(query.runId))

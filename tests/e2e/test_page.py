@@ -20,6 +20,7 @@ from tests.support.written import count_orders, write_logs
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine.commits import mark_committed
 from trailmark.log import LocalStorage
+from trailmark.settings import Durability, LogSettings
 from trailmark.streams.union.answering import Answering
 from trailmark.windows import functions as f
 from trailmark.windows.spec import CountWindow
@@ -128,7 +129,8 @@ def test_a_union_that_stalls_says_whom_it_misses(browser: Browser, pipeline: Pip
 
 def test_a_thousand_buckets_do_not_freeze_it(browser: Browser, tmp_path: Path) -> None:
     policy = Continuous.within("10 seconds")
-    logs = write_logs(tmp_path / "wide", count_orders(1), policy, buckets=1_000)
+    quick = LogSettings(durability=Durability.UNSYNCED)
+    logs = write_logs(tmp_path / "wide", count_orders(1), policy, buckets=1_000, settings=quick)
     with served(logs.path) as url:
         browser.open(url)
         browser.wait_for_text("1,000 buckets")

@@ -54,7 +54,7 @@ class Place:
 
     def logs(self, storage: LocalStorage | None = None) -> OperatorLogs:
         return OperatorLogs(
-            LocalStorage(self.path) if storage is None else storage,
+            LocalStorage(self.path, self.settings.durability) if storage is None else storage,
             self.case.operator(),
             buckets=self.buckets,
             query_id="query",

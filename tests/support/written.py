@@ -13,6 +13,7 @@ from tests.support.processes import Place
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine import BatchReport
 from trailmark.engine.commits import mark_committed
+from trailmark.settings import LogSettings
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,11 @@ def write_logs(
     *,
     buckets: int = 2,
     stop_before: int | None = None,
+    settings: LogSettings | None = None,
 ) -> Written:
     """Runs a query into a directory; stopped once before a batch, it recovers there."""
-    place = Place(path, case, Continuous(q=25, u=40) if policy is None else policy, buckets)
+    policy = Continuous(q=25, u=40) if policy is None else policy
+    place = Place(path, case, policy, buckets, settings=settings or LogSettings())
     open_buckets = [place.bucket(number) for number in range(buckets)]
     reports = []
     for batch, rows in enumerate(case.batches):

@@ -93,14 +93,25 @@ def test_a_wrong_argument_is_named(spark: SparkSession, tmp_path: Path, name: st
     assert not (tmp_path / "log").exists()
 
 
-def test_columns_of_spark_are_refused_with_what_to_write(
+def test_columns_of_spark_that_are_no_function_are_refused_with_what_to_write(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     stream = Feed(spark, tmp_path / "in", _SCHEMA).stream()
+    other = spark.createDataFrame([], "price double")
     wrong: list[tuple[dict[str, Any], str, str]] = [
-        ({"values": {"s": F.sum("price")}}, "values['s']", "values={'s': tm.sum('price')}"),
         ({"values": {"s": F.sum(F.col("price") * 2)}}, "values['s']", "df.withColumn"),
-        ({"values": {"s": F.col("price")}}, "values['s']", "tm.avg('price')"),
+        ({"values": {"s": F.sum("price") + 1}}, "values['s']", "afterwards"),
+        ({"values": {"s": F.sum("price").cast("int")}}, "values['s']", "CAST(sum(price) AS INT)"),
+        ({"values": {"s": F.sum("price").alias("t")}}, "values['s']", "called 't'"),
+        ({"values": {"s": F.sum_distinct("price")}}, "values['s']", "more than sum of a column"),
+        ({"values": {"s": F.sum(other["price"])}}, "values['s']", "of a column of df"),
+        ({"values": {"s": F.sum("tags.size")}}, "values['s']", "of a column of df"),
+        ({"values": {"s": F.sum("cost")}}, "values['s']", "no column 'cost'"),
+        ({"values": {"s": F.sum("name")}}, "s", "sum cannot take"),
+        ({"values": {"s": F.stddev_pop("price")}}, "values['s']", "F.stddev_samp"),
+        ({"values": {"s": F.expr("sum(price)")}}, "values['s']", "F.avg('price')"),
+        ({"values": {"s": F.count(F.lit(None))}}, "values['s']", "more than count"),
+        ({"values": {"s": F.col("price")}}, "values['s']", "F.avg('price')"),
         ({"values": {"s": tm.sum(F.col("price"))}}, "values['s']", "given by its name"),  # type: ignore[arg-type]
         ({"by": [F.col("item")]}, "by", "list of names"),
         ({"window": F.window("time", "1 minute")}, "window", "time_window"),

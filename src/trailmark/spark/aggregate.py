@@ -18,9 +18,9 @@ from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.late import Late
 from trailmark.settings import Durability
 from trailmark.spark.arguments import CommonArguments, check_dataframe
+from trailmark.spark.columns import own_functions
 from trailmark.spark.operate import Operation, operate
 from trailmark.spark.types import arrow_type, spark_type
-from trailmark.windows import functions
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import TimeWindow, Window
 
@@ -30,7 +30,7 @@ def aggregate(
     *,
     by: str | Sequence[str],
     window: Window,
-    values: Mapping[str, AnyFunction],
+    values: Mapping[str, AnyFunction | Column],
     path: str | os.PathLike[str],
     checkpoint: Policy | None = None,
     recover_within: str | timedelta | None = None,
@@ -59,7 +59,9 @@ def aggregate(
     window
         :func:`trailmark.count_window` or :func:`trailmark.time_window`.
     values
-        Names of result columns and the functions that compute them.
+        Names of result columns and the functions that compute them: Trailmark's, such as
+        :func:`trailmark.avg`, or columns of Spark's that call one of the same functions, such as
+        ``F.avg("price")``.
     path
         Directory or ``s3://`` URL of this operator's logs; it belongs to one query. Executors on
         several hosts need a path that all of them reach.
@@ -118,7 +120,7 @@ def aggregate(
             "flush is for DataFrames that do not stream: a stream has no end to flush at.",
             where="flush",
         )
-    operator = _operator(df, by, window, values, late, order_by)
+    operator = _operator(df, by, window, own_functions(values, df), late, order_by)
     operation = Operation(
         "aggregate",
         operator,
@@ -166,8 +168,6 @@ def _wanted(by: Any, window: Any, values: Any, order_by: Any) -> dict[str, str]:
     wanted: dict[str, str] = {}
     if isinstance(values, Mapping):
         for name, call in values.items():
-            if isinstance(call, Column):
-                raise _spark_function(name, call)
             wanted |= dict.fromkeys(_texts(getattr(call, "columns", ())), f"values[{name!r}]")
     if isinstance(window, TimeWindow):
         wanted[window.column] = "window"
@@ -178,20 +178,6 @@ def _wanted(by: Any, window: Any, values: Any, order_by: Any) -> dict[str, str]:
 
 def _texts(names: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, Sequence) else []
-
-
-def _spark_function(name: str, call: Column) -> SettingError:
-    """What to write instead of a function of Spark's."""
-    text = str(call).removeprefix("Column<'").removesuffix("'>")
-    function, _, argument = text.removesuffix(")").partition("(")
-    ours = function if function in functions.__all__ else "avg"
-    argument = argument if argument.isidentifier() else "price"
-    return SettingError(
-        f"{name!r} is a column of Spark's, {text}, not a function of Trailmark's.",
-        where=f"values[{name!r}]",
-        fix=f"For example values={{{name!r}: tm.{ours}({argument!r})}}; compute other columns "
-        "before, with df.withColumn.",
-    )
 
 
 def _window_field(operator: Aggregate) -> tuple[spark.StructField, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
@@ -203,6 +203,87 @@ def _source_of(name: str, options: Any) -> Source:
 def _listed(sequence: Any) -> list[Any]:
     """The elements of a ``Seq`` of Scala's."""
     return [sequence.apply(place) for place in range(sequence.size())]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function call that a column of Spark's stands for.
+
+    An argument is the name of a column of the DataFrame, a `Constant`, or None where it is
+    something else. ``alias`` is the name that the column was given, empty if it has none.
+    """
+
+    function: str
+    arguments: tuple[str | Constant | None, ...]
+    is_distinct: bool = False
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal; a list of numbers is a tuple of them. ``*`` stands for all columns."""
+
+    value: Any
+
+
+def called_function(column: Column, df: DataFrame) -> Called | None:
+    """The call of a function that a column stands for; None if it stands for anything else, or if
+    this Spark does not tell.
+
+    A column of classic PySpark is a tree of ``ColumnNode``, which is not resolved before the plan
+    is: names may be written in another case than those of the DataFrame.
+    """
+    try:
+        node, alias = column._jc.node(), ""
+        if _class(node) == "Alias":
+            (alias,) = _listed(node.name())
+            node = node.child()
+        if _class(node) != "UnresolvedFunction" or node.isUserDefinedFunction():
+            return None
+        arguments = tuple(_argument(each, df) for each in _listed(node.arguments()))
+        return Called(str(node.functionName()), arguments, bool(node.isDistinct()), alias)
+    except (*_GONE, ValueError):
+        return None
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _argument(node: Any, df: DataFrame) -> str | Constant | None:
+    kind = _class(node)
+    if kind == "UnresolvedStar":
+        return None if node.unparsedTarget().isDefined() else Constant("*")
+    if kind == "Literal":
+        value = node.value()
+        return Constant(value if isinstance(value, bool | int | float | str) else None)
+    if kind == "UnresolvedFunction" and node.functionName() == "array":
+        parts = [_argument(each, df) for each in _listed(node.arguments())]
+        values = tuple(part.value for part in parts if isinstance(part, Constant))
+        return Constant(values) if len(values) == len(parts) else None
+    if kind == "UnresolvedAttribute":
+        names = _listed(node.nameParts())
+        return _own_name(names[0], df) if len(names) == 1 else None
+    if kind == "ExpressionColumnNode":  # df["price"]
+        return _own_attribute(node.expression(), df)
+    return None
+
+
+def _own_name(name: str, df: DataFrame) -> str | None:
+    """A column as the DataFrame names it; names of no column stay, to be refused by that name."""
+    if name in df.columns or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return name
+    found = [each for each in df.columns if each.lower() == name.lower()]
+    return found[0] if len(found) == 1 else name
+
+
+def _own_attribute(attribute: Any, df: DataFrame) -> str | None:
+    """The name of a resolved column, if it is one of this DataFrame's."""
+    if attribute.nodeName() != "AttributeReference":
+        return None
+    outputs = _listed(df._jdf.queryExecution().analyzed().output())
+    is_own = any(each.exprId().equals(attribute.exprId()) for each in outputs)
+    return str(attribute.name()) if is_own else None
 
 
 @dataclass(frozen=True, slots=True)

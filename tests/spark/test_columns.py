@@ -1,0 +1,152 @@
+"""Aggregate columns of Spark's, such as ``F.sum("v")``, give here what they give in Spark."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import trailmark as tm
+from tests.support.seeds import seeds
+from tests.support.spark_feed import rows_of
+from trailmark.errors import ValueOverflow
+from trailmark.spark.columns import own_functions
+
+_START = 1_700_000_000_000_000
+_WINDOW = tm.time_window("at", "10 seconds")
+
+
+def _rows(seed: int) -> pa.Table:
+    """Values of many types with nulls and NaN; every value comes at a time of its own."""
+    rng = random.Random(seed)
+
+    def some(value: Any) -> Any:
+        return None if rng.random() < 0.2 else value
+
+    count = rng.randint(60, 120)
+    times = rng.sample(range(60_000), count)
+    floats = (0.5, -1.25, 3.0, 1e9, float("nan"))
+    return pa.table(
+        {
+            "key": pa.array([some(rng.randint(0, 4)) for _ in range(count)], pa.int32()),
+            "at": pa.array([_START + 1_000 * time for time in times], pa.timestamp("us", "UTC")),
+            "small": pa.array([some(rng.randint(-9, 9)) for _ in range(count)], pa.int16()),
+            "big": pa.array([some(rng.randint(-(10**12), 10**12)) for _ in range(count)]),
+            "part": pa.array([some(rng.choice(floats)) for _ in range(count)], pa.float64()),
+            "cost": pa.array(
+                [some(Decimal(rng.randint(-999, 999)).scaleb(-2)) for _ in range(count)],
+                pa.decimal128(9, 2),
+            ),
+            "name": pa.array([some(rng.choice("abcxyz")) for _ in range(count)], pa.string()),
+            "Odd.Name": pa.array([some(rng.randint(0, 3)) for _ in range(count)], pa.int64()),
+        }
+    )
+
+
+def _columns(df: DataFrame) -> dict[str, Column]:
+    return {
+        "rows": F.count("*"),
+        "ones": F.count(F.lit(1)),
+        "known": F.count("name"),
+        "total": F.sum("small"),
+        "whole": F.sum(df["big"]),
+        "parts": F.sum("part"),
+        "costs": F.sum("cost").alias("costs"),
+        "tried": F.try_sum(F.col("cost")),
+        "mean": F.mean("small"),
+        "average": F.avg("cost"),
+        "tried_mean": F.try_avg("BIG"),
+        "least": F.min("name"),
+        "most": F.max("part"),
+        "lowest": F.min("cost"),
+        "quoted": F.max("`odd.name`"),
+    }
+
+
+def _both(df: DataFrame, columns: dict[str, Column]) -> tuple[DataFrame, DataFrame]:
+    """What is computed here and what Spark's own operator makes of the same columns."""
+    ours = tm.aggregate(df, by="key", window=_WINDOW, values=columns, path="/unused", flush=True)
+    grouped = df.groupBy("key", F.window("at", "10 seconds"))
+    return ours, grouped.agg(*(column.alias(name) for name, column in columns.items()))
+
+
+def _types(df: DataFrame) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in df.schema]
+
+
+def test_columns_of_spark_give_its_results_in_its_types(spark: SparkSession) -> None:
+    (seed,) = seeds(1)[:1]
+    print(f"TRAILMARK_SEED={seed}")
+    df = spark.createDataFrame(_rows(seed))
+    ours, theirs = _both(df, _columns(df))
+    assert _types(ours) == _types(theirs)
+    found = rows_of(ours)
+    assert found == rows_of(theirs)
+    assert found.total() > 20, "there is something to compare"
+
+
+def test_spread_is_sparks_but_for_the_last_digits(spark: SparkSession) -> None:
+    """Spark adds up partial sums of a batch, in an order of its own."""
+    columns = {
+        "std": F.std("small"),
+        "stddev": F.stddev("small"),
+        "samp": F.stddev_samp("cost"),
+        "variance": F.variance("big"),
+        "var": F.var_samp("small"),
+    }
+    ours, theirs = _both(spark.createDataFrame(_rows(7)), columns)
+    assert _types(ours) == _types(theirs)
+    mine, spark_rows = ({(r.key, r.window): r for r in df.collect()} for df in (ours, theirs))
+    assert mine.keys() == spark_rows.keys()
+    for place, row in mine.items():
+        for name in columns:
+            expected = spark_rows[place][name]
+            is_near = row[name] == (None if expected is None else pytest.approx(expected, rel=1e-9))
+            assert is_near, (place, name, row[name], expected)
+
+
+def test_first_and_last_go_by_the_order_that_is_asked_for(spark: SparkSession) -> None:
+    rows = _rows(3).sort_by("at")
+    columns = {
+        "first": F.first("name"),
+        "known": F.first("name", ignorenulls=True),
+        "value": F.first_value("small"),
+        "last": F.last("name"),
+        "newest": F.last_value("small", F.lit(True)),
+    }
+    df = spark.createDataFrame(rows)
+    given = {"by": "key", "window": _WINDOW, "values": columns, "order_by": "at", "flush": True}
+    ours = tm.aggregate(df, path="/unused", **given)
+    grouped = df.coalesce(1).sort("at").groupBy("key", F.window("at", "10 seconds"))
+    theirs = grouped.agg(*(column.alias(name) for name, column in columns.items()))
+    assert _types(ours) == _types(theirs)
+    assert rows_of(ours) == rows_of(theirs)
+
+
+def test_a_sum_that_fits_no_type_is_an_error_or_null_as_spark_was_asked(
+    spark: SparkSession,
+) -> None:
+    df = spark.createDataFrame([(1, 2**63 - 1), (1, 1)], "key int, big long")
+    given: dict[str, Any] = {"by": "key", "window": tm.count_window(2), "path": "/unused"}
+    tried = tm.aggregate(df, values={"s": F.try_sum("big")}, **given)
+    assert [row.s for row in tried.collect()] == [None]
+    with pytest.raises(Exception, match=ValueOverflow.__name__):
+        tm.aggregate(df, values={"s": F.sum("big")}, **given).collect()
+
+
+def test_logs_do_not_tell_whose_function_it_was(spark: SparkSession) -> None:
+    """A query may go on with the other spelling: both are the same operator."""
+    df = spark.createDataFrame([], "key int, v double")
+    given = {"n": F.count("*"), "s": F.sum("V"), "l": F.last(df.v, True), "t": F.try_avg("v")}
+    ours = {
+        "n": tm.count(),
+        "s": tm.sum("v"),
+        "l": tm.last("v", ignore_nulls=True),
+        "t": tm.avg("v", overflow="null"),
+    }
+    assert own_functions(given, df) == ours

@@ -29,7 +29,12 @@ _WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "a key that is not there": ({"by": "id"}, "by", "no column 'id'"),
     "a key that cannot be one": ({"by": "price"}, "price", "cannot be a key"),
     "a nested key": ({"by": "tags"}, "by", "array<string>"),
-    "no key": ({"by": []}, "by", "At least one key"),
+    "no key and several buckets": (
+        {"by": [], "values": {"s": tm.sum("price")}, "buckets": 2},
+        "buckets",
+        "takes the tuples of all",
+    ),
+    "no key and no column": ({"by": []}, "by, values", "read no column"),
     "a key that is no name": ({"by": 3}, "by", "name of a column"),
     "no window": ({"window": "10 seconds"}, "window", "count_window or a time_window"),
     "a window over text": (

@@ -43,7 +43,7 @@ def random_case(rng: random.Random, *, may_overflow: bool = False) -> Case:
     With ``may_overflow`` a sum may be asked to raise where it does not fit; otherwise such a sum is
     asked to be null, so that every batch of the case can be processed.
     """
-    by = tuple(f"k{place}" for place in range(rng.choice((1, 1, 1, 2, 2, 3))))
+    by = tuple(f"k{place}" for place in range(rng.choice((0, 1, 1, 1, 1, 1, 2, 2, 3))))
     columns: dict[str, pa.DataType] = {name: _key_type(rng) for name in by}
     columns |= {f"c{place}": _value_type(rng) for place in range(rng.randint(1, 4))}
     window = _window(rng)
@@ -253,7 +253,10 @@ def _values(
     columns = [name for name in schema.names if name not in by]
     if rng.random() < 0.1:
         columns += by
-    return {name: _function(rng, schema, rng.choice(columns), may_overflow) for name in names}
+    values = {name: _function(rng, schema, rng.choice(columns), may_overflow) for name in names}
+    if not by and not any(call.columns for call in values.values()):
+        values[names[0]] = f.count(rng.choice(columns))  # an operator reads some column
+    return values
 
 
 def _function(

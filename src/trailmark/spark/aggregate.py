@@ -55,7 +55,8 @@ def aggregate(
         A streaming DataFrame. A DataFrame that does not stream is aggregated as one batch, without
         logs.
     by
-        Key column, or a list of them.
+        Key column, or a list of them. An empty list: windows over all rows, in one bucket, whose
+        tuples one task takes.
     window
         :func:`trailmark.count_window` or :func:`trailmark.time_window`.
     values
@@ -121,12 +122,18 @@ def aggregate(
             where="flush",
         )
     operator = _operator(df, by, window, own_functions(values, df), late, order_by)
+    keys = operator.layout.keys.names
+    if not keys:
+        common = common.in_one_bucket(
+            "Without keys, a window takes the tuples of all", "name keys with by."
+        )
     operation = Operation(
         "aggregate",
         operator,
-        keys=operator.layout.keys.names,
+        # Where all rows go to one bucket, any column will do to send them there.
+        keys=keys or tuple(operator.input_schema.names[:1]),
         results_from="values",
-        known_fields=_window_field(operator),
+        known_fields=_known_fields(operator),
         at_end=operator.unfinished if flush else None,
     )
     return operate((df,), operation, common)
@@ -180,10 +187,19 @@ def _texts(names: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, Sequence) else []
 
 
-def _window_field(operator: Aggregate) -> tuple[spark.StructField, ...]:
-    """The bounds of time windows as Spark's own ``window()`` has them: never null."""
+def _known_fields(operator: Aggregate) -> tuple[spark.StructField, ...]:
+    """Columns of the results that are not simply as their Arrow types: the bounds of time windows
+    are as Spark's own ``window()`` has them, never null. Without keys all of them, as values may
+    have the name of the column that rows are sent by."""
+    values: tuple[spark.StructField, ...] = ()
+    if not operator.layout.keys.names:
+        values = tuple(
+            spark.StructField(shown.name, spark_type(shown.type, "values"), True)
+            for shown in operator.shown_schema
+            if operator.bounds is None or shown.name != operator.bounds.field.name
+        )
     if operator.bounds is None:
-        return ()
+        return values
     bounds = operator.bounds.field
     parts = [spark.StructField(f.name, spark_type(f.type, "window"), True) for f in bounds.type]
-    return (spark.StructField(bounds.name, spark.StructType(parts), False),)
+    return (spark.StructField(bounds.name, spark.StructType(parts), False), *values)

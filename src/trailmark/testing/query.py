@@ -76,7 +76,7 @@ def aggregate(
     >>> query = aggregate(by="item", window=tm.count_window(2), values={"n": tm.sum("price")})
     """
     build = partial(Aggregate, by=by, window=window, values=values, late=late, order_by=order_by)
-    return Query(build, tuple(key_names(by)))
+    return Query(build, tuple(key_names(by, may_be_none=True)))
 
 
 def apply(

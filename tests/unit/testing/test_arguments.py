@@ -129,14 +129,21 @@ def test_only_queries_are_run() -> None:
 
 
 def test_queries_are_refused_as_on_spark() -> None:
-    with pytest.raises(SettingError, match="At least one key"):
-        aggregate(by=[], window=tm.count_window(1), values={"n": tm.count()})
+    with pytest.raises(SettingError, match=r"Without keys .* read no column"):
+        run(aggregate(by=[], window=tm.count_window(1), values={"n": tm.count()}), sales())
     with pytest.raises(SettingError, match="no column 'cost'"):
         run(counted(tm.sum("cost")), sales())
 
 
 def test_an_operator_without_keys_has_one_bucket() -> None:
     query = Query(lambda schema: counted(tm.sum("price")).build(schema))
+    assert run(query, sales(), crash_at=1).crashes == 1
+    with pytest.raises(SettingError, match="only one bucket"):
+        run(query, sales(), buckets=2)
+
+
+def test_windows_over_all_tuples_have_one_bucket() -> None:
+    query = aggregate(by=[], window=tm.count_window(2), values={"total": tm.sum("price")})
     assert run(query, sales(), crash_at=1).crashes == 1
     with pytest.raises(SettingError, match="only one bucket"):
         run(query, sales(), buckets=2)

@@ -14,14 +14,14 @@ from trailmark.windows.functions import AnyFunction, Function, UserFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
 
 
-def key_names(by: str | Sequence[str]) -> list[str]:
-    """The key columns that are asked for: at least one, each once."""
+def key_names(by: str | Sequence[str], *, may_be_none: bool = False) -> list[str]:
+    """The key columns that are asked for, each once: at least one, unless there may be none."""
     names = [by] if isinstance(by, str) else by
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(
             f"by must be the name of a column or a list of names, got {by!r}.", where="by"
         )
-    if not names:
+    if not names and not may_be_none:
         raise SettingError("At least one key column is needed.", where="by")
     if len(set(names)) != len(names):
         raise SettingError(f"A key column is named twice: {list(names)}.", where="by")
@@ -48,6 +48,7 @@ def check_arguments(
     for where, name in _columns(by, window, values, order):
         check_column(schema, name, where)
     _check_outputs(by, window, values)
+    _check_read(by, window, values, order)
     check_orderable(schema, order)
     if isinstance(window, TimeWindow):
         window.check_schema(schema)
@@ -83,6 +84,19 @@ def _columns(
         yield "window", window.column
     for output, call in values.items():
         yield from ((f"values[{output!r}]", name) for name in call.columns)
+
+
+def _check_read(
+    by: list[str], window: Window, values: Mapping[str, AnyFunction], order: list[str]
+) -> None:
+    """Refuses what looks at no column: rows without columns cannot be sent, or logged."""
+    if not any(True for _ in _columns(by, window, values, order)):
+        raise SettingError(
+            "Without keys, windows of a count of tuples whose tuples are only counted read no "
+            "column.",
+            where="by, values",
+            fix="Name keys with by, or compute something else, too.",
+        )
 
 
 def check_column(schema: pa.Schema, name: object, where: str) -> None:

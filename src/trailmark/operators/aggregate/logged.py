@@ -42,7 +42,7 @@ class AggregateForm(LoggedForm):
             self.moments = frozenset({START})
         self.ports = (Port(INPUT_PORT, schema, event_time, delay_us, late_at_watermark=False),)
         self.results = _logged_results(meta.result_schema, self.keys, self.window)
-        if not self.keys or self.results.names[: len(self.keys)] != list(self.keys):
+        if self.results.names[: len(self.keys)] != list(self.keys):
             raise ValueError("the results do not begin with the keys")
         self.identities = Identities(KeyLayout(fields), self.window.has_start)
         self._bounds = WindowBounds.of(self.window, schema, len(self.keys))
@@ -99,6 +99,8 @@ def aggregate_title(described: Mapping[str, Any]) -> str:
     window, order = (described.get(name) for name in ("window", "order_by"))
     keys = described_keys(described)
     text = f"aggregate by {', '.join(keys)}" if keys else "aggregate"
+    if described.get("by") == []:
+        text += " of all tuples"
     if isinstance(window, dict):
         text += f", {_window_text(window)}"
     return f"{text}, ordered by {', '.join(map(str, order))}" if isinstance(order, list) else text

@@ -73,7 +73,7 @@ class Aggregate(IndependentPieces):
         late: Late = "drop",
         order_by: str | Sequence[str] | None = None,
     ) -> None:
-        names, order = key_names(by), order_names(order_by)
+        names, order = key_names(by, may_be_none=True), order_names(order_by)
         check_arguments(schema, names, window, values, late, order)
         self.window = window
         self._late = late

@@ -21,6 +21,7 @@ from trailmark.windows.functions import (
 )
 from trailmark.windows.interval import interval
 from trailmark.windows.last_tuples import last_tuples
+from trailmark.windows.session import session_window
 from trailmark.windows.spec import count_window, time_window
 
 if _typing.TYPE_CHECKING:
@@ -79,6 +80,7 @@ __all__ = [
     "min",
     "read_table",
     "register",
+    "session_window",
     "stable",
     "stddev",
     "stream_writer",

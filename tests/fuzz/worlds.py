@@ -21,7 +21,7 @@ from trailmark.records import Stream
 _BATCHES = 5
 _MERGED_UP_TO = 2
 #: Aggregates, joins, a barrier, and the two forms of users' operators.
-_OPERATORS = (*SMALL_WINDOWS, "barrier", "join", "last tuples", "keyed", "whole")
+_OPERATORS = (*SMALL_WINDOWS, "barrier", "join", "last tuples", "keyed", "sessions", "whole")
 
 
 @dataclass(frozen=True)

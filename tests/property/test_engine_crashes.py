@@ -14,7 +14,8 @@ from tests.support.seeds import seeds
 
 _CASES = 1_000
 _GROUP = 100
-_OTHERS = {"pairing": 40, "barrier": 40, "join": 110, "groups": 60, "keyed": 130, "whole": 60}
+_OTHERS = {"pairing": 40, "barrier": 40, "join": 110, "groups": 60, "keyed": 130}
+_OTHERS |= {"sessions": 60, "whole": 60}
 _PARTS = 2
 
 _ALL = seeds(_CASES)

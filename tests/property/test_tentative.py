@@ -38,8 +38,10 @@ from trailmark.status.verify import verify_operator
 from trailmark.testing.disk import SimulatedDisk
 from trailmark.testing.processes import AtOnce
 
-_CASES = {"aggregate": 40, "barrier": 12, "join": 10, "groups": 10, "keyed": 16, "whole": 16}
-_TWINS = {"aggregate": 12, "barrier": 5, "join": 4, "groups": 4, "keyed": 6, "whole": 6}
+_CASES = {"aggregate": 40, "barrier": 12, "join": 10, "groups": 10, "keyed": 16}
+_CASES |= {"sessions": 10, "whole": 16}
+_TWINS = {"aggregate": 12, "barrier": 5, "join": 4, "groups": 4, "keyed": 6}
+_TWINS |= {"sessions": 4, "whole": 6}
 _DAMAGED = 4
 _MANY = 6
 _PARTS = 2

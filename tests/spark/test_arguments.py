@@ -36,7 +36,11 @@ _WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "no key and no column": ({"by": []}, "by, values", "read no column"),
     "a key that is no name": ({"by": 3}, "by", "name of a column"),
-    "no window": ({"window": "10 seconds"}, "window", "count_window or a time_window"),
+    "no window": (
+        {"window": "10 seconds"},
+        "window",
+        "count_window, a time_window or a session_window",
+    ),
     "a window over text": (
         {"window": tm.time_window("name", "1 minute")},
         "time_window(column='name')",

@@ -120,7 +120,13 @@ def test_first_and_last_go_by_the_order_that_is_asked_for(spark: SparkSession) -
         "newest": F.last_value("small", F.lit(True)),
     }
     df = spark.createDataFrame(rows)
-    given = {"by": "key", "window": _WINDOW, "values": columns, "order_by": "at", "flush": True}
+    given: dict[str, Any] = {
+        "by": "key",
+        "window": _WINDOW,
+        "values": columns,
+        "order_by": "at",
+        "flush": True,
+    }
     ours = tm.aggregate(df, path="/unused", **given)
     grouped = df.coalesce(1).sort("at").groupBy("key", F.window("at", "10 seconds"))
     theirs = grouped.agg(*(column.alias(name) for name, column in columns.items()))

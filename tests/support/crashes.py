@@ -20,6 +20,7 @@ from tests.support.pairing import random_pairing
 from tests.support.policies import footprints_for, policy_for
 from tests.support.rooms import small_rooms
 from tests.support.seeds import reported
+from tests.support.sessions import random_sessions
 from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.engine import upkeep
@@ -55,6 +56,7 @@ OTHER_KINDS: dict[str, Callable[[random.Random], CrashCase]] = {
     "join": random_join,
     "groups": random_grouped,
     "keyed": random_keyed,
+    "sessions": random_sessions,
     "whole": random_whole,
 }
 

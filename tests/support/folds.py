@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -69,6 +70,9 @@ class Count:
         if self._column is None or row[self._column] is not None:
             self._count += 1
 
+    def merge(self, later: Count) -> None:
+        self._count += later._count
+
     def state(self) -> dict[str, Any]:
         return {"count": self._count}
 
@@ -87,6 +91,10 @@ class IntegerSum:
         if value is not None:
             self._sum += value
             self._count += 1
+
+    def merge(self, later: Any) -> None:
+        self._sum += later._sum
+        self._count += later._count
 
     def state(self) -> dict[str, Any]:
         return {"sum": self._sum, "count": self._count}
@@ -114,6 +122,10 @@ class FloatSum:
             self._sum += value
             self._count += 1
 
+    def merge(self, later: Any) -> None:
+        self._sum += later._sum
+        self._count += later._count
+
     def state(self) -> dict[str, Any]:
         return {"sum": self._sum, "count": self._count}
 
@@ -140,6 +152,13 @@ class DecimalSum:
         self._sum += unscaled(value, self._scale)
         self._count += 1
         if abs(self._sum) >= 10**_MOST_DIGITS:
+            self._sum, self._count = 0, -1
+
+    def merge(self, later: DecimalSum) -> None:
+        is_lost = self._count < 0 or later._count < 0
+        self._sum += later._sum
+        self._count += later._count
+        if is_lost or abs(self._sum) >= 10**_MOST_DIGITS:
             self._sum, self._count = 0, -1
 
     def state(self) -> dict[str, Any]:
@@ -180,6 +199,20 @@ class Moments:
         self._mean += part
         self._m2 += delta * (delta - part)
 
+    def merge(self, later: Moments) -> None:
+        """Chan's method."""
+        if not later._count:
+            return
+        if not self._count:
+            self._count, self._mean, self._m2 = later._count, later._mean, later._m2
+            return
+        count = self._count + later._count
+        share = float(later._count) / float(count)
+        delta = later._mean - self._mean
+        self._mean += delta * share
+        self._m2 = self._m2 + later._m2 + delta * delta * (float(self._count) * share)
+        self._count = count
+
     def state(self) -> dict[str, Any]:
         return {"count": self._count, "mean": self._mean, "m2": self._m2}
 
@@ -210,6 +243,11 @@ class Held:
             self._value = value
             self._seen = 2 if value is None else 1
 
+    def merge(self, later: Held) -> None:
+        """Takes what the other holds like a tuple's value."""
+        if later._seen:
+            self.add({self._call.columns[0]: later._value})
+
     def _is_beyond(self, value: Any) -> bool:
         if self._call.name == "max":
             return is_less(self._value, value)
@@ -229,6 +267,13 @@ class Held:
 
     def result(self) -> Any:
         return self._value
+
+
+def merged(earlier: Any, later: Any) -> Any:
+    """The fold of the tuples of both, of which none is changed."""
+    fold = deepcopy(earlier)
+    fold.merge(later)
+    return fold
 
 
 def is_less(a: Any, b: Any) -> bool:

@@ -18,6 +18,7 @@ from tests.support.engine import CrashCase, Query
 from tests.support.keyed import random_keyed
 from tests.support.oracle import Identity, Row
 from tests.support.plain import plain_rows
+from tests.support.sessions import random_sessions
 from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.checkpoint.policy import Policy
@@ -260,7 +261,7 @@ def closed_in(operator: AnyOperator, segment: Segment) -> set[Identity]:
 
 def random_lossy(rng: random.Random) -> CrashCase:
     """A case of any kind that may accept loss."""
-    kinds: Sequence[Any] = (random_keyed, random_whole, random_case, random_case)
+    kinds: Sequence[Any] = (random_keyed, random_sessions, random_whole, random_case, random_case)
     while True:
         case: CrashCase = rng.choice(kinds)(rng)
         operator = case.operator()

@@ -40,6 +40,7 @@ def shown_states(case: Case, table: pa.Table) -> dict[Identity, Row]:
     }
     starts = columns.pop("window", columns.pop("start", [None] * table.num_rows))
     keys = list(zip(*(columns.pop(name) for name in case.by), strict=True))
+    keys = keys if case.by else [()] * table.num_rows
     fields = [_LOGGED.get(name, name) for name in columns]
     states: dict[Identity, Row] = {}
     for place, identity in enumerate(zip(keys, starts, strict=True)):

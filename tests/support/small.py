@@ -13,6 +13,7 @@ from tests.support.grouping import small_groups
 from tests.support.joining import small_join, small_windows
 from tests.support.keyed import small_keyed
 from tests.support.pairing import PairingCase, port_rows
+from tests.support.sessions import SessionCase, sessions_of
 from tests.support.whole import small_whole
 from trailmark.windows import functions as f
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
@@ -54,6 +55,7 @@ SMALL_KINDS = (
     "last tuples",
     "groups",
     "keyed",
+    "sessions",
     "whole",
 )
 
@@ -67,6 +69,7 @@ def small_case_of(kind: str, batches: int = 4) -> CrashCase:
         "last tuples": small_windows,
         "groups": small_groups,
         "keyed": small_keyed,
+        "sessions": small_sessions,
         "whole": small_whole,
     }
     if kind in others:
@@ -76,7 +79,12 @@ def small_case_of(kind: str, batches: int = 4) -> CrashCase:
 
 def small_buckets(kind: str) -> int:
     """Two where there is a watermark, which buckets have to find out together."""
-    return 2 if kind in ("time", "pairing", "join", "keyed") else 1
+    return 2 if kind in ("time", "pairing", "join", "keyed", "sessions") else 1
+
+
+def small_sessions(batches: int = 4) -> SessionCase:
+    """Sessions of the same tuples: some grow, some merge, and late tuples are left out."""
+    return sessions_of(small_case(SMALL_WINDOWS["time"], batches), 4 * _SECOND)
 
 
 def small_pairing(batches: int = 4) -> PairingCase:

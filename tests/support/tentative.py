@@ -23,6 +23,7 @@ from tests.support.grouping import random_grouped
 from tests.support.joining import random_join
 from tests.support.keyed import random_keyed
 from tests.support.plain import plain_column, plain_rows
+from tests.support.sessions import random_sessions
 from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.engine import BatchReport, OperatorLogs
@@ -46,6 +47,7 @@ KINDS: dict[str, Callable[[Rng], CrashCase]] = {
     "join": random_join,
     "groups": random_grouped,
     "keyed": random_keyed,
+    "sessions": random_sessions,
     "whole": random_whole,
 }
 

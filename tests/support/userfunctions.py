@@ -73,6 +73,9 @@ class PlainSpread:
             self._low = min(self._low, value + 0.0)
             self._high = max(self._high, value + 0.0)
 
+    def merge(self, later: PlainSpread) -> None:
+        self._low, self._high = min(self._low, later._low), max(self._high, later._high)
+
     def state(self) -> dict[str, Any]:
         return {"low": self._low, "high": self._high}
 
@@ -119,6 +122,10 @@ class PlainWeighted:
         if value is not None and weight is not None:
             self._total = _signed(self._total + value * weight)
             self._count += 1
+
+    def merge(self, later: PlainWeighted) -> None:
+        self._total = _signed(self._total + later._total)
+        self._count += later._count
 
     def state(self) -> dict[str, Any]:
         return {"total": self._total, "count": self._count}
@@ -184,6 +191,12 @@ class PlainTrail:
         self._digest = (self._digest * _FACTOR + value) & _MASK
         self._length += 1
         self._tail = (value & 0xFFFFFF).to_bytes(3, "little")
+
+    def merge(self, later: PlainTrail) -> None:
+        factor = pow(_FACTOR, later._length, 1 << 64)
+        self._digest = (self._digest * factor + later._digest) & _MASK
+        self._length += later._length
+        self._tail = later._tail
 
     def state(self) -> dict[str, Any]:
         return {"tail": self._tail, "length": self._length, "digest": self._digest}

@@ -26,6 +26,12 @@ from trailmark.operators.keyed.logged import KeyedForm, keyed_title
 from trailmark.operators.keyed.rebuild import rebuild_keyed
 from trailmark.operators.logged import LoggedForm, order_caution, understanding, unknown_operator
 from trailmark.operators.protocol import AnyOperator
+from trailmark.operators.sessions.logged import (
+    SessionsForm,
+    rebuild_sessions,
+    sessions_caution,
+    sessions_title,
+)
 from trailmark.operators.whole.logged import WholeForm, whole_title
 from trailmark.operators.whole.rebuild import rebuild_whole
 from trailmark.values import dataclass
@@ -67,6 +73,7 @@ _KINDS = {
     "barrier": OperatorKind(BarrierForm, barrier_title, rebuild_barrier, barrier_caution),
     "join": OperatorKind(JoinForm, join_title, rebuild_join, join_caution),
     "keyed": OperatorKind(KeyedForm, keyed_title, rebuild_keyed, _code_caution),
+    "sessions": OperatorKind(SessionsForm, sessions_title, rebuild_sessions, sessions_caution),
     "whole": OperatorKind(WholeForm, whole_title, rebuild_whole, _code_caution),
 }
 

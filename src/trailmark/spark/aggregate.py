@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -15,21 +15,24 @@ from trailmark.checkpoint.policy import Policy
 from trailmark.engine.losses import LossText
 from trailmark.errors import SettingError
 from trailmark.operators.aggregate import Aggregate
+from trailmark.operators.aggregate.arguments import AnyWindow
 from trailmark.operators.late import Late
+from trailmark.operators.sessions import Sessions, windowed
 from trailmark.settings import Durability
 from trailmark.spark.arguments import CommonArguments, check_dataframe
 from trailmark.spark.columns import own_functions
 from trailmark.spark.operate import Operation, operate
 from trailmark.spark.types import arrow_type, spark_type
 from trailmark.windows.functions import AnyFunction
-from trailmark.windows.spec import TimeWindow, Window
+from trailmark.windows.session import SessionWindow
+from trailmark.windows.spec import TimeWindow
 
 
 def aggregate(
     df: DataFrame,
     *,
     by: str | Sequence[str],
-    window: Window,
+    window: AnyWindow,
     values: Mapping[str, AnyFunction | Column],
     path: str | os.PathLike[str],
     checkpoint: Policy | None = None,
@@ -47,7 +50,8 @@ def aggregate(
 
     The result is a DataFrame like any other: filter it, join it, aggregate it again, write it to
     any sink in append mode. It has the key columns, for time windows a ``window`` column with
-    ``start`` and ``end``, and one column per value.
+    ``start`` and ``end`` and for sessions a ``session_window`` column with these, and one column
+    per value.
 
     Parameters
     ----------
@@ -58,7 +62,8 @@ def aggregate(
         Key column, or a list of them. An empty list: windows over all rows, in one bucket, whose
         tuples one task takes.
     window
-        :func:`trailmark.count_window` or :func:`trailmark.time_window`.
+        :func:`trailmark.count_window`, :func:`trailmark.time_window` or
+        :func:`trailmark.session_window`.
     values
         Names of result columns and the functions that compute them: Trailmark's, such as
         :func:`trailmark.avg`, or columns of Spark's that call one of the same functions, such as
@@ -134,7 +139,7 @@ def aggregate(
         keys=keys or tuple(operator.input_schema.names[:1]),
         results_from="values",
         known_fields=_known_fields(operator),
-        at_end=operator.unfinished if flush else None,
+        at_end=_at_end(operator) if flush else None,
     )
     return operate((df,), operation, common)
 
@@ -142,11 +147,11 @@ def aggregate(
 def _operator(
     df: DataFrame,
     by: str | Sequence[str],
-    window: Window,
+    window: AnyWindow,
     values: Mapping[str, AnyFunction],
     late: Late,
     order_by: str | Sequence[str] | None,
-) -> Aggregate:
+) -> Aggregate | Sessions:
     """The operator for the columns of ``df``; what it cannot use is not looked at."""
     wanted = _wanted(by, window, values, order_by)
     fields = []
@@ -155,7 +160,7 @@ def _operator(
             fields.append(pa.field(column.name, arrow_type(column, wanted[column.name])))
         else:
             fields.append(pa.field(column.name, pa.null()))
-    operator = Aggregate(
+    operator = windowed(
         pa.schema(fields), by=by, window=window, values=values, late=late, order_by=order_by
     )
     if operator.bounds is not None:
@@ -176,18 +181,23 @@ def _wanted(by: Any, window: Any, values: Any, order_by: Any) -> dict[str, str]:
     if isinstance(values, Mapping):
         for name, call in values.items():
             wanted |= dict.fromkeys(_texts(getattr(call, "columns", ())), f"values[{name!r}]")
-    if isinstance(window, TimeWindow):
+    if isinstance(window, TimeWindow | SessionWindow):
         wanted[window.column] = "window"
     for argument, names in (("order_by", order_by), ("by", by)):
         wanted |= dict.fromkeys([names] if isinstance(names, str) else _texts(names), argument)
     return wanted
 
 
+def _at_end(operator: Aggregate | Sessions) -> Callable[[Any], pa.RecordBatch]:
+    """The results of windows that are open when there are no more rows."""
+    return operator.finish if isinstance(operator, Sessions) else operator.unfinished
+
+
 def _texts(names: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, Sequence) else []
 
 
-def _known_fields(operator: Aggregate) -> tuple[spark.StructField, ...]:
+def _known_fields(operator: Aggregate | Sessions) -> tuple[spark.StructField, ...]:
     """Columns of the results that are not simply as their Arrow types: the bounds of time windows
     are as Spark's own ``window()`` has them, never null. Without keys all of them, as values may
     have the name of the column that rows are sent by."""

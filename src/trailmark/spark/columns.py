@@ -1,4 +1,4 @@
-"""Aggregate columns of Spark's, such as ``F.sum("price")``, as the functions that they stand for."""
+"""Aggregate columns of Spark's, such as ``F.sum("v")``, as the functions that they stand for."""
 
 from __future__ import annotations
 

@@ -234,7 +234,8 @@ def called_function(column: Column, df: DataFrame) -> Called | None:
     is: names may be written in another case than those of the DataFrame.
     """
     try:
-        node, alias = column._jc.node(), ""
+        tree: Any = column._jc
+        node, alias = tree.node(), ""
         if _class(node) == "Alias":
             (alias,) = _listed(node.name())
             node = node.child()

@@ -16,8 +16,7 @@ import pyarrow as pa
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine.policies import check_policy
 from trailmark.errors import SettingError
-from trailmark.operators.aggregate import Aggregate
-from trailmark.operators.aggregate.arguments import key_names
+from trailmark.operators.aggregate.arguments import AnyWindow, key_names
 from trailmark.operators.barrier import Barrier
 from trailmark.operators.join import Join
 from trailmark.operators.join.arguments import SIDES, join_keys
@@ -25,6 +24,7 @@ from trailmark.operators.join.condition import Condition
 from trailmark.operators.keyed import Keyed
 from trailmark.operators.late import Late
 from trailmark.operators.protocol import AnyOperator
+from trailmark.operators.sessions import windowed
 from trailmark.operators.user_code import is_keyed
 from trailmark.operators.whole import Whole
 from trailmark.testing.own_code import OwnCode
@@ -32,7 +32,6 @@ from trailmark.values import dataclass
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.interval import Interval
 from trailmark.windows.last_tuples import LastTuples
-from trailmark.windows.spec import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Query:
 def aggregate(
     *,
     by: str | Sequence[str],
-    window: Window,
+    window: AnyWindow,
     values: Mapping[str, AnyFunction],
     late: Late = "drop",
     order_by: str | Sequence[str] | None = None,
@@ -75,7 +74,7 @@ def aggregate(
     >>> import trailmark as tm
     >>> query = aggregate(by="item", window=tm.count_window(2), values={"n": tm.sum("price")})
     """
-    build = partial(Aggregate, by=by, window=window, values=values, late=late, order_by=order_by)
+    build = partial(windowed, by=by, window=window, values=values, late=late, order_by=order_by)
     return Query(build, tuple(key_names(by, may_be_none=True)))
 
 

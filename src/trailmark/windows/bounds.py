@@ -27,11 +27,14 @@ class WindowBounds:
         From the start of a window to its end.
     kind
         Type of both.
+    name
+        Of the one column.
     """
 
     place: int
     size_us: int
     kind: pa.DataType
+    name: str = "window"
 
     @classmethod
     def of(cls, window: Window, schema: pa.Schema, keys: int) -> WindowBounds | None:
@@ -49,7 +52,7 @@ class WindowBounds:
     @property
     def field(self) -> pa.Field:
         """The one column."""
-        return pa.field("window", pa.struct([("start", self.kind), ("end", self.kind)]))
+        return pa.field(self.name, pa.struct([("start", self.kind), ("end", self.kind)]))
 
     def columns(self, starts: pa.Array) -> list[pa.Array]:
         """The two columns, from the starts as a log holds them."""

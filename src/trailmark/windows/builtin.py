@@ -9,7 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import UnsupportedType, ValueOverflow
-from trailmark.kernel.columns import arrow_fixed, arrow_text, check_text, is_readable
+from trailmark.kernel.columns import (
+    ColumnView,
+    arrow_fixed,
+    arrow_text,
+    check_text,
+    is_readable,
+)
 from trailmark.kernel.library import address, kernel, reference
 from trailmark.values import dataclass
 from trailmark.windows.bound import (
@@ -104,14 +110,24 @@ class BuiltIn:
         view = None
         if self._call.column is not None and self.physical is not None:
             view = columns.get(self._call.column, self.physical)
+        self.fold_values(states, view, assigned, heap)
+
+    def fold_values(
+        self,
+        states: Array,
+        values: ColumnView | None,
+        assigned: Assignment,
+        heap: int | None = None,
+    ) -> None:
+        """Folds values that need not be those of the column."""
         structures = (
             states_structure(states, self.at),
-            column_structure(view),
+            column_structure(values),
             assigned.structure(),
         )
         arguments = [reference(s) for s in structures]
         if self.physical == "text":
-            arguments.append(reference(bytes_structure(view, heap)))
+            arguments.append(reference(bytes_structure(values, heap)))
         self._call_kernel(arguments)
 
     def _call_kernel(self, arguments: list[Any]) -> None:

@@ -39,8 +39,14 @@ _GOOD: dict[str, Any] = {"by": "item", "window": count_window(10), "values": {"n
         ({"by": "no"}, r"There is no column 'no' \(or more than one\); the input has \['item'"),
         ({"by": "twice"}, "There is no column 'twice' .or more than one."),
         ({"by": "$odd"}, r"Names that begin with \$ are used by the log: '\$odd'"),
-        ({"window": None}, "window must be a count_window or a time_window, got None"),
-        ({"window": 10}, "window must be a count_window or a time_window, got 10"),
+        (
+            {"window": None},
+            "window must be a count_window, a time_window or a session_window, got None",
+        ),
+        (
+            {"window": 10},
+            "window must be a count_window, a time_window or a session_window, got 10",
+        ),
         ({"window": time_window("no", "1 second")}, "There is no column 'no'"),
         (
             {"window": time_window("time", "1 second"), "by": "window_start"},

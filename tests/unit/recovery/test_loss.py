@@ -201,7 +201,7 @@ def test_a_loss_is_in_the_footer_of_the_next_batch_and_in_one_warning(
 def test_a_batch_that_is_killed_at_any_operation_has_the_same_results_once(part: int) -> None:
     """Whoever does it again begins with the same loss, or finds its results in the log."""
     crashes = answered = 0
-    for seed in seeds(60)[part::2]:
+    for seed in seeds(90)[part::2]:
         rng = random.Random(seed)
         run = _watched(rng)
         with reported(seed, (run.policy, run.case)):

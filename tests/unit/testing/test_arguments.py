@@ -129,7 +129,7 @@ def test_only_queries_are_run() -> None:
 
 
 def test_queries_are_refused_as_on_spark() -> None:
-    with pytest.raises(SettingError, match=r"Without keys .* read no column"):
+    with pytest.raises(SettingError, match=r"Without keys, .* read no column"):
         run(aggregate(by=[], window=tm.count_window(1), values={"n": tm.count()}), sales())
     with pytest.raises(SettingError, match="no column 'cost'"):
         run(counted(tm.sum("cost")), sales())

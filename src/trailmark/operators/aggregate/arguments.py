@@ -11,7 +11,11 @@ from trailmark.operators.late import check_late
 from trailmark.operators.order import check_orderable
 from trailmark.windows.bounds import BOUNDS
 from trailmark.windows.functions import AnyFunction, Function, UserFunction
+from trailmark.windows.session import SessionWindow
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
+
+#: What an aggregate can be over.
+AnyWindow = Window | SessionWindow
 
 
 def key_names(by: str | Sequence[str], *, may_be_none: bool = False) -> list[str]:
@@ -31,15 +35,15 @@ def key_names(by: str | Sequence[str], *, may_be_none: bool = False) -> list[str
 def check_arguments(
     schema: pa.Schema,
     by: list[str],
-    window: Window,
+    window: AnyWindow,
     values: Mapping[str, AnyFunction],
     late: str,
     order: list[str],
 ) -> None:
     """Refuses what cannot be computed over these columns."""
-    if not isinstance(window, CountWindow | TimeWindow):
+    if not isinstance(window, CountWindow | TimeWindow | SessionWindow):
         raise SettingError(
-            f"window must be a count_window or a time_window, got {window!r}.",
+            f"window must be a count_window, a time_window or a session_window, got {window!r}.",
             where="window",
             fix="For example tm.count_window(10) or tm.time_window('ordered_at', '1 minute').",
         )
@@ -50,7 +54,7 @@ def check_arguments(
     _check_outputs(by, window, values)
     _check_read(by, window, values, order)
     check_orderable(schema, order)
-    if isinstance(window, TimeWindow):
+    if not isinstance(window, CountWindow):
         window.check_schema(schema)
 
 
@@ -75,19 +79,19 @@ def _check_values(values: Mapping[str, AnyFunction]) -> None:
 
 
 def _columns(
-    by: list[str], window: Window, values: Mapping[str, AnyFunction], order: list[str]
+    by: list[str], window: AnyWindow, values: Mapping[str, AnyFunction], order: list[str]
 ) -> Iterator[tuple[str, object]]:
     """The columns that are read, and which argument asks for each."""
     yield from (("by", name) for name in by)
     yield from (("order_by", name) for name in order)
-    if isinstance(window, TimeWindow):
+    if not isinstance(window, CountWindow):
         yield "window", window.column
     for output, call in values.items():
         yield from ((f"values[{output!r}]", name) for name in call.columns)
 
 
 def _check_read(
-    by: list[str], window: Window, values: Mapping[str, AnyFunction], order: list[str]
+    by: list[str], window: AnyWindow, values: Mapping[str, AnyFunction], order: list[str]
 ) -> None:
     """Refuses what looks at no column: rows without columns cannot be sent, or logged."""
     if not any(True for _ in _columns(by, window, values, order)):
@@ -111,13 +115,13 @@ def check_column(schema: pa.Schema, name: object, where: str) -> None:
         )
 
 
-def _check_outputs(by: list[str], window: Window, values: Mapping[str, AnyFunction]) -> None:
+def _check_outputs(by: list[str], window: AnyWindow, values: Mapping[str, AnyFunction]) -> None:
     for name in [*by, *values]:
         if name.startswith("$"):
             raise SettingError(
                 f"Names that begin with $ are used by the log: {name!r}.", where="by, values"
             )
-        if isinstance(window, TimeWindow) and name in BOUNDS:
+        if not isinstance(window, CountWindow) and name in BOUNDS:
             raise SettingError(
                 f"{name!r} is a result column with the bounds of time windows.",
                 where="by" if name in by else "values",

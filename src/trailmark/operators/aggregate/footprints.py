@@ -95,7 +95,7 @@ class FootprintFormat:
                 if rows.states is None:
                     rows = table.read(slots)
                 assert rows.states is not None
-                column = _state_column(table, rows.states, function, item)
+                column = _logged_column(table, rows.states, function, item)
             arrays.append(column)
         return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
 
@@ -138,7 +138,7 @@ class FootprintFormat:
             if item.is_text:
                 self._load_text(table, states, function, column)
             else:
-                states[function.name][item.name] = _numpy(column, item)
+                states[function.name][item.name] = field_values(column, item)
         table.insert(
             table.encode_keys(rows),
             starts=whole_numbers(rows, START) if self._layout.has_start else None,
@@ -155,7 +155,7 @@ class FootprintFormat:
         """Points the states at the strings of the footprints, then moves these into the heap."""
         count = len(column)
         text = view(plain(column))
-        offsets = _offsets(text.offsets, count)
+        offsets = text_offsets_of(text.offsets, count)
         mine = states[function.name]
         mine["place"] = offsets[:-1]
         mine["length"] = np.diff(offsets)
@@ -189,7 +189,8 @@ def _column(function: BoundFunction, item: StateField) -> str:
     return f"{function.name}.{'value' if item.is_text else item.name}"
 
 
-def _offsets(where: int | None, count: int) -> npt.NDArray[np.int32]:
+def text_offsets_of(where: int | None, count: int) -> npt.NDArray[np.int32]:
+    """The offsets of so many texts, from where they are."""
     assert where is not None
     return np.ctypeslib.as_array((ctypes.c_int32 * (count + 1)).from_address(where))
 
@@ -199,13 +200,18 @@ def _is_number(item: StateField) -> bool:
     return bool(pa.types.is_decimal128(item.kind) or pa.types.is_int64(item.kind))
 
 
-def _state_column(
+def _logged_column(
     table: StateTable, states: npt.NDArray[Any], function: BoundFunction, item: StateField
 ) -> pa.Array:
     if item.is_text:
         has_value = states[function.name]["seen"] == 1
         source = Bytes(None, None, table.heap_address)
         return read_text(states, function.at, source, has_value)
+    return state_column(states, function, item)
+
+
+def state_column(states: npt.NDArray[Any], function: BoundFunction, item: StateField) -> pa.Array:
+    """A field of fixed width of the states of a function."""
     return arrow_fixed(states[function.name][item.name].copy(), item.kind)
 
 
@@ -218,8 +224,9 @@ def _widen(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return arrow_fixed(np.stack([low, low >> 63], axis=1), kind)
 
 
-def _numpy(column: pa.Array, item: StateField) -> npt.NDArray[Any]:
+def field_values(column: pa.Array, item: StateField) -> npt.NDArray[Any]:
+    """The values of a column as states have them in a field."""
     kind = np.dtype(item.dtype)
     width = column.type.bit_width // 8
     data = np.frombuffer(column.buffers()[1], np.uint8, width * len(column), width * column.offset)
-    return data.reshape(len(column), -1) if kind.subdtype is not None else data.view(kind)
+    return data.reshape(len(column), width) if kind.subdtype is not None else data.view(kind)

@@ -44,6 +44,8 @@ class AggregateForm(LoggedForm):
         self.results = _logged_results(meta.result_schema, self.keys, self.window)
         if self.results.names[: len(self.keys)] != list(self.keys):
             raise ValueError("the results do not begin with the keys")
+        if {*self.results.names[len(self.keys) :]} - {START} != {*meta.operator["values"]}:
+            raise ValueError("other results than the values")
         self.identities = Identities(KeyLayout(fields), self.window.has_start)
         self._bounds = WindowBounds.of(self.window, schema, len(self.keys))
         self.shown_schema = meta.result_schema

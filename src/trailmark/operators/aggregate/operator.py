@@ -25,6 +25,7 @@ from trailmark.operators.aggregate.assign import (
     close_ended,
 )
 from trailmark.operators.aggregate.footprints import FootprintFormat
+from trailmark.operators.aggregate.states import bind_all, needed_columns, state_type
 from trailmark.operators.aggregate.touched import touched_windows
 from trailmark.operators.identities import Identities
 from trailmark.operators.independent import IndependentPieces
@@ -36,11 +37,9 @@ from trailmark.records import INPUT_PORT, START
 from trailmark.state.keys import KeyLayout
 from trailmark.state.memory import Memory
 from trailmark.state.table import FILL_PLACE, SlotRows, Slots, StateTable, TableLayout
-from trailmark.windows import bind
 from trailmark.windows.bound import (
     Assignment,
     BatchColumns,
-    BoundFunction,
     bytes_structure,
     states_structure,
 )
@@ -80,15 +79,15 @@ class Aggregate(IndependentPieces):
         self._order = order
         self._calls = dict(values)
         self._keys = KeyLayout([schema.field(name) for name in names])
-        self._functions = _bind_all(values, schema)
+        self._functions = bind_all(values, schema)
         self.layout = TableLayout(
             self._keys,
-            _state_type(self._functions),
+            state_type(self._functions),
             has_start=window.has_start,
             by_start=isinstance(window, TimeWindow),
         )
-        self.input_schema = _needed(schema, names, window, values, order)
         self.event_time = window.column if isinstance(window, TimeWindow) else None
+        self.input_schema = needed_columns(schema, names, self.event_time, values, order)
         delay_us = window.delay if isinstance(window, TimeWindow) else 0
         given = (INPUT_PORT, self.input_schema, self.event_time, delay_us)
         self.ports = (Port(*given, late_at_watermark=False),)
@@ -311,52 +310,3 @@ class Aggregate(IndependentPieces):
 
     def load(self, table: StateTable, footprints: pa.RecordBatch, where: str) -> None:
         self._format.decode(table, footprints, where)
-
-
-def _bind_all(values: Mapping[str, AnyFunction], schema: pa.Schema) -> list[BoundFunction]:
-    functions: list[BoundFunction] = []
-    at = 0
-    for name, call in values.items():
-        function = bind(name, call, schema, at)
-        functions.append(function)
-        at += function.size
-    return functions
-
-
-def _state_type(functions: Sequence[BoundFunction]) -> np.dtype[Any]:
-    kinds = []
-    for function in functions:
-        kinds.append(
-            np.dtype(
-                {
-                    "names": [f.name for f in function.fields],
-                    "formats": [f.dtype for f in function.fields],
-                    "offsets": [f.at for f in function.fields],
-                    "itemsize": function.size,
-                }
-            )
-        )
-    return np.dtype(
-        {
-            "names": [function.name for function in functions],
-            "formats": kinds,
-            "offsets": [function.at for function in functions],
-            "itemsize": sum(function.size for function in functions),
-        }
-    )
-
-
-def _needed(
-    schema: pa.Schema,
-    by: list[str],
-    window: Window,
-    values: Mapping[str, AnyFunction],
-    order: list[str],
-) -> pa.Schema:
-    names = list(by)
-    if isinstance(window, TimeWindow):
-        names.append(window.column)
-    for call in values.values():
-        names.extend(call.columns)
-    names.extend(order)
-    return pa.schema([schema.field(name) for name in dict.fromkeys(names)])

@@ -35,9 +35,8 @@ def rebuild_aggregate(meta: OperatorMeta, code: object) -> Aggregate:
     """
     with understanding():
         form = AggregateForm(meta)
-        described = _described_values(meta)
         late, order_by = meta.operator["late"], meta.operator.get("order_by")
-    values = _functions(described, _given(code, described))
+    values = described_functions(meta, code)
     try:
         return Aggregate(
             meta.input_schema,
@@ -52,6 +51,13 @@ def rebuild_aggregate(meta: OperatorMeta, code: object) -> Aggregate:
         raise unknown_operator(
             f"The description is of no aggregate that could be: {error.what}"
         ) from error
+
+
+def described_functions(meta: OperatorMeta, code: object) -> dict[str, AnyFunction]:
+    """The functions of an aggregate's values; those of the user's own from ``code``."""
+    with understanding():
+        described = _described_values(meta)
+    return _functions(described, _given(code, described))
 
 
 def _described_values(meta: OperatorMeta) -> dict[str, dict[str, Any]]:

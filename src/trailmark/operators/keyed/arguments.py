@@ -25,9 +25,10 @@ def check_keyed(
     time: str | None,
     late: str,
     order: list[str],
+    needs_keys: bool = True,
 ) -> tuple[list[str], list[str]]:
     """The key columns and those of the order; refuses what cannot be done over these columns."""
-    names = key_names(by)
+    names = key_names(by, may_be_none=not needs_keys)
     for argument, columns in (("by", names), ("order_by", order), ("time", [time] if time else [])):
         for name in columns:
             check_column(schema, name, argument)

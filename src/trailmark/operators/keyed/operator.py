@@ -71,6 +71,10 @@ class Keyed(IndependentPieces):
     #: What a key's state is made of may be older than the oldest key that is open.
     rebuilds_from_openings = False
 
+    #: Whether there has to be a key, and how long after its time a row still counts.
+    _needs_keys = True
+    _counts_for_us = 0
+
     def __init__(
         self,
         schema: pa.Schema,
@@ -87,7 +91,13 @@ class Keyed(IndependentPieces):
         user = instance_of(user)
         declared = read_declaration(user)
         names, self._order = check_keyed(
-            schema, declared, by=by, time=time, late=late, order=order_names(order_by)
+            schema,
+            declared,
+            by=by,
+            time=time,
+            late=late,
+            order=order_names(order_by),
+            needs_keys=self._needs_keys,
         )
         check_output(output)
         self._late = late
@@ -247,7 +257,7 @@ class Keyed(IndependentPieces):
         times = event_times(rows.column(self._time))
         if given.late_before is None:
             return rows, times, rows.slice(0, 0), null_times
-        is_late = times <= given.late_before
+        is_late = times <= given.late_before - self._counts_for_us
         if not is_late.any():
             return rows, times, rows.slice(0, 0), null_times
         return chosen_rows(rows, ~is_late), times[~is_late], chosen_rows(rows, is_late), null_times

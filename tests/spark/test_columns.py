@@ -134,6 +134,36 @@ def test_first_and_last_go_by_the_order_that_is_asked_for(spark: SparkSession) -
     assert rows_of(ours) == rows_of(theirs)
 
 
+def test_functions_that_hold_values_give_sparks_results(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(_rows(11).sort_by("at")).coalesce(1)
+    columns = {
+        "kinds": F.count_distinct("name"),
+        "parts": F.count_distinct("part"),
+        "names": F.collect_list("name"),
+        "costs": F.array_agg("cost"),
+        "smalls": F.collect_list("small"),
+        "days": F.collect_list(F.col("at")),
+        "set": F.collect_set("cost"),
+        "part_set": F.collect_set("part"),
+        "middle": F.median("part"),
+        "high": F.percentile("cost", 0.9),
+        "several": F.percentile("big", [0.0, 0.3, 1.0]),
+    }
+    given: dict[str, Any] = {"by": "key", "window": _WINDOW, "values": columns, "flush": True}
+    ours = tm.aggregate(rows, path="/unused", order_by="at", **given)
+    grouped = rows.sort("at").groupBy("key", F.window("at", "10 seconds"))
+    theirs = grouped.agg(*(column.alias(name) for name, column in columns.items()))
+    assert ours.schema.simpleString() == theirs.schema.simpleString()
+    # A set of Spark's has no certain order, nor has a list behind its shuffle.
+    lists = [name for name, kind in theirs.dtypes if kind.startswith("array") and name != "several"]
+    sorts = {name: F.sort_array(name) for name in lists}
+    found, wanted = (rows_of(each.withColumns(sorts)) for each in (ours, theirs))
+    assert not found - wanted
+    assert found.total() == wanted.total() > 20
+    for row in ours.select("days").collect():
+        assert row.days == sorted(row.days), "in the order that was asked for"
+
+
 def test_a_sum_that_fits_no_type_is_an_error_or_null_as_spark_was_asked(
     spark: SparkSession,
 ) -> None:

@@ -79,7 +79,12 @@ def test_count_windows_over_all_rows_take_the_rows_of_all_tasks(
     given: dict[str, Any] = {
         "by": [],
         "window": tm.count_window(5),
-        "values": {"n": tm.count(), "weight": tm.avg("weight")},
+        "values": {
+            "n": tm.count(),
+            "weight": tm.avg("weight"),
+            "all": tm.collect_list("weight"),
+            "ends": tm.percentile("weight", [0, 1]),
+        },
         "order_by": "weight",
     }
     path = tmp_path / "log"
@@ -89,5 +94,8 @@ def test_count_windows_over_all_rows_take_the_rows_of_all_tasks(
     del given["order_by"]
     assert found == expected_rows(path, **given)
     assert found.total() == 5
+    reader = spark.read.format("trailmark")
+    (window,) = reader.option("records", "state").load(str(path)).select("`all.values`").collect()
+    assert len(window[0]) == 2, "of 27 tuples, 25 are in windows that have closed"
     still = spark.read.parquet(str(feed.directory))
     assert rows_of(tm.aggregate(still, path=path, order_by="weight", **given)) == found

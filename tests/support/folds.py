@@ -16,6 +16,9 @@ from trailmark.windows.functions import AnyFunction, Function, UserFunction
 _T = pa.types
 _MOST_DIGITS = 38
 
+#: The functions that hold values.
+COLLECTED = ("collect_list", "collect_set", "count_distinct", "percentile")
+
 
 class Fold(Protocol):
     """A function at work on one window."""
@@ -38,6 +41,8 @@ def make_fold(call: AnyFunction, schema: pa.Schema) -> Fold:
     kind = schema.field(call.column).type
     if call.name in ("stddev", "variance"):
         return Moments(call)
+    if call.name in COLLECTED:
+        return Collected(call)
     if call.name in ("sum", "avg"):
         if _T.is_decimal(kind):
             return DecimalSum(call, kind)
@@ -53,6 +58,12 @@ def result_type(call: AnyFunction, schema: pa.Schema) -> str:
     if call.name in ("stddev", "variance"):
         return "double"
     kind = schema.field(call.column).type
+    if call.name in ("collect_list", "collect_set"):
+        return str(pa.list_(kind))
+    if call.name == "count_distinct":
+        return "int64"
+    if call.name == "percentile":
+        return str(pa.list_(pa.float64()) if isinstance(call.at, tuple) else pa.float64())
     if call.name in ("min", "max", "first", "last"):
         return str(kind)
     if _T.is_decimal(kind):
@@ -267,6 +278,50 @@ class Held:
 
     def result(self) -> Any:
         return self._value
+
+
+class Collected:
+    """All values, or each once, as they come; percentiles look at them as floats."""
+
+    def __init__(self, call: Function) -> None:
+        self._call = call
+        self._values: list[Any] = []
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._call.columns[0]]
+        if value is None:
+            return
+        if self._call.name == "percentile":
+            value = float(value)
+        elif self._call.name != "collect_list":
+            value = value + 0.0 if isinstance(value, float) else value
+            if any(value == each or (value != value and each != each) for each in self._values):
+                return
+        self._values.append(value)
+
+    def state(self) -> dict[str, Any]:
+        return {"values": list(self._values)}
+
+    def result(self) -> Any:
+        if self._call.name == "count_distinct":
+            return len(self._values)
+        if self._call.name != "percentile":
+            return list(self._values)
+        if not self._values:
+            return None
+        if isinstance(self._call.at, tuple):
+            return [self._percentile(each) for each in self._call.at]
+        assert self._call.at is not None
+        return self._percentile(self._call.at)
+
+    def _percentile(self, at: float) -> float:
+        numbers: list[float] = sorted(v for v in self._values if v == v)
+        numbers += [v for v in self._values if v != v]
+        position = (len(numbers) - 1) * at
+        low, high = math.floor(position), math.ceil(position)
+        if numbers[low] == numbers[high] or low == high:
+            return numbers[low]
+        return numbers[low] + (numbers[high] - numbers[low]) * (position - low)
 
 
 def merged(earlier: Any, later: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.cases import Case
-from tests.support.folds import Fold, make_fold, merged, result_type, unscaled
+from tests.support.folds import COLLECTED, Fold, make_fold, merged, result_type, unscaled
 from tests.support.keyed import comparable
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
@@ -21,7 +21,7 @@ from tests.support.strategies import random_case
 from trailmark.operators.protocol import State
 from trailmark.operators.sessions import Sessions
 from trailmark.records import KIND, OPENED
-from trailmark.windows.functions import AnyFunction
+from trailmark.windows.functions import AnyFunction, Function
 from trailmark.windows.session import SessionWindow
 from trailmark.windows.spec import TimeWindow
 
@@ -225,11 +225,16 @@ def sessions_of(case: Case, gap: int) -> SessionCase:
     return SessionCase(**(given | {"window": window}))
 
 
+def _holds_values(case: Case) -> bool:
+    """Whether a function has to hold the values of a window, which sessions cannot."""
+    return any(isinstance(c, Function) and c.name in COLLECTED for c in case.values.values())
+
+
 def random_sessions(rng: random.Random) -> SessionCase:
     """A whole case. Gaps are of the size of windows, or shorter, so that sessions merge late."""
     while True:
         case = random_case(rng)
-        if isinstance(case.window, TimeWindow):
+        if isinstance(case.window, TimeWindow) and not _holds_values(case):
             break
     gap = max(1, case.window.size // rng.choice((1, 1, 2, 4)))
     return sessions_of(case, gap)

@@ -271,6 +271,12 @@ def _function(
         lambda: f.first(column, ignore_nulls=rng.random() < 0.5),
         lambda: f.last(column, ignore_nulls=rng.random() < 0.5),
     ]
+    if not _T.is_temporal(kind) and rng.random() < 0.2:
+        chosen = [
+            lambda: f.collect_list(column),
+            lambda: f.collect_set(column),
+            lambda: f.count_distinct(column),
+        ]
     is_whole = _T.is_integer(kind)
     if is_whole or _T.is_floating(kind) or _T.is_decimal(kind):
         on_overflow: Overflow = "error" if may_overflow and rng.random() < 0.5 else "null"
@@ -280,6 +286,7 @@ def _function(
             lambda: f.stddev(column),
             lambda: f.variance(column),
         ] * 2
+        chosen += [lambda: f.percentile(column, rng.choice((0, 0.5, 0.9, 1, (0.25, 1.0))))]
     if is_whole:
         wholes = [field.name for field in schema if _T.is_integer(field.type)]
         chosen += [lambda: trail(column), lambda: weighted(column, rng.choice(wholes))]

@@ -14,9 +14,13 @@ from trailmark.windows.functions import AnyFunction, Function
 
 #: Functions of one column, by Spark's names for them.
 _OF_A_COLUMN: Mapping[str, Callable[..., Function]] = {
+    "array_agg": functions.collect_list,
     "avg": functions.avg,
+    "collect_list": functions.collect_list,
+    "collect_set": functions.collect_set,
     "max": functions.max,
     "mean": functions.avg,
+    "median": functions.percentile,
     "min": functions.min,
     "std": functions.stddev,
     "stddev": functions.stddev,
@@ -65,11 +69,13 @@ def _translated(called: Called) -> Function | None:
     name, arguments = called.function, called.arguments
     if name == "count" and not called.is_distinct and len(arguments) == 1:
         return _count(arguments[0])
-    if called.is_distinct and name not in ("min", "max"):
-        return None
     if not arguments or not isinstance(arguments[0], str):
         return None
     column, more = arguments[0], arguments[1:]
+    if called.is_distinct and name not in ("min", "max"):
+        return functions.count_distinct(column) if name == "count" and not more else None
+    if name == "percentile":
+        return _percentile(column, more)
     if name in _OF_A_COLUMN and not more:
         return _OF_A_COLUMN[name](column)
     if name in _TRIED and not more:
@@ -79,6 +85,14 @@ def _translated(called: Called) -> Function | None:
         if len(more) <= 1 and isinstance(skips, Constant) and isinstance(skips.value, bool):
             return _PICKED[name](column, ignore_nulls=skips.value)
     return None
+
+
+def _percentile(column: str, more: tuple[str | Constant | None, ...]) -> Function | None:
+    """``F.percentile(column, at, frequency)``, of a frequency of one."""
+    if not 1 <= len(more) <= 2 or not all(isinstance(each, Constant) for each in more):
+        return None
+    at, *frequency = (each.value for each in more if isinstance(each, Constant))
+    return functions.percentile(column, at) if frequency in ([], [1]) else None
 
 
 def _count(argument: str | Constant | None) -> Function | None:
@@ -109,4 +123,4 @@ def _no_function(name: str, column: Column, called: Called | None) -> SettingErr
 
 
 def _known() -> list[str]:
-    return sorted({"count", *_OF_A_COLUMN, *_TRIED, *_PICKED})
+    return sorted({"count", "count_distinct", "percentile", *_OF_A_COLUMN, *_TRIED, *_PICKED})

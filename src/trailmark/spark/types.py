@@ -60,6 +60,8 @@ def spark_type(kind: pa.DataType, argument: str) -> spark.DataType:
     """The Spark type of a column of results; refused if there is none."""
     if pa.types.is_decimal(kind):
         return spark.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_list(kind):
+        return spark.ArrayType(spark_type(kind.value_type, argument), containsNull=False)
     if kind in _SPARK:
         return _SPARK[kind]()
     raise UnsupportedType(

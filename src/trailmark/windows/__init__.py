@@ -12,15 +12,22 @@ import pyarrow as pa
 from trailmark.errors import UnsupportedType
 from trailmark.kernel.columns import is_readable
 from trailmark.windows.bound import BoundFunction
-from trailmark.windows.builtin import bind_builtin
+from trailmark.windows.builtin import BY_NAME, BuiltIn
+from trailmark.windows.collected import Collected
 from trailmark.windows.functions import AnyFunction, Function
 from trailmark.windows.userdefined import UserDefined
+
+_FUNCTIONS: dict[str, type[BuiltIn]] = {
+    **BY_NAME,
+    **dict.fromkeys(("collect_list", "collect_set", "count_distinct", "percentile"), Collected),
+}
 
 
 def bind(output: str, call: AnyFunction, schema: pa.Schema, at: int) -> BoundFunction:
     """Settles the types of a function whose state begins at byte ``at``."""
     if isinstance(call, Function):
-        return bind_builtin(output, call, schema, at)
+        kind = None if call.column is None else schema.field(call.column).type
+        return _FUNCTIONS[call.name](output, call, kind, at)
     for name in call.columns:
         kind = schema.field(name).type
         if not is_readable(kind):

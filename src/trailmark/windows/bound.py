@@ -29,7 +29,8 @@ Array = npt.NDArray[Any]
 class StateField:
     """One field of a function's state: in memory a NumPy type, in a footprint an Arrow type.
 
-    A ``text`` field holds the place of its bytes in memory and the string in a footprint.
+    A ``text`` field holds the place of its bytes in memory and the string in a footprint, a
+    ``list`` field that of its values and the list of them.
     """
 
     name: str
@@ -37,6 +38,7 @@ class StateField:
     kind: pa.DataType
     at: int
     is_text: bool = False
+    is_list: bool = False
 
 
 @dataclass(slots=True)
@@ -44,6 +46,8 @@ class BatchColumns:
     """The columns of a batch in the layouts the kernel reads, each prepared once."""
 
     rows: pa.RecordBatch
+    #: Values that functions let states hold, by the name of the function, until they are stored.
+    written: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
     _ready: dict[tuple[str, Physical], ColumnView] = field(default_factory=dict)
 
     def get(self, name: str, physical: Physical) -> ColumnView:
@@ -105,7 +109,13 @@ class BatchFold(Protocol):
         """Takes tuples in; ``states`` holds all windows of the batch met so far, ``heap`` is
         where the table keeps strings."""
 
-    def finish(self, states: Array, is_prior: npt.NDArray[np.bool_]) -> None:
+    def finish(
+        self,
+        states: Array,
+        is_prior: npt.NDArray[np.bool_],
+        columns: BatchColumns,
+        heap: int | None,
+    ) -> None:
         """Leaves the states after the batch in ``states``."""
 
 
@@ -127,3 +137,7 @@ class BoundFunction(Protocol):
 
     def text_column(self) -> str | None:
         """The column whose strings the state holds, if it does."""
+
+    def source(self, columns: BatchColumns, heap: int | None) -> Bytes | None:
+        """Where what states hold beside the slots is, in the batch or in the heap; None if they
+        hold nothing there."""

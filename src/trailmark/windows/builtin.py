@@ -16,12 +16,13 @@ from trailmark.kernel.columns import (
     check_text,
     is_readable,
 )
-from trailmark.kernel.library import address, kernel, reference
+from trailmark.kernel.library import Bytes, address, kernel, reference
 from trailmark.values import dataclass
 from trailmark.windows.bound import (
     Array,
     Assignment,
     BatchColumns,
+    BatchFold,
     Physical,
     StateField,
     bytes_structure,
@@ -34,7 +35,7 @@ _I128 = ("u1", (16,))
 _T = pa.types
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return _T.is_floating(kind) or _T.is_decimal128(kind) or _is_int(kind)
 
 
@@ -42,7 +43,7 @@ def _is_int(kind: pa.DataType) -> bool:
     return bool(_T.is_integer(kind)) and not _T.is_uint64(kind)
 
 
-def _physical(kind: pa.DataType) -> Physical | None:
+def physical_of(kind: pa.DataType) -> Physical | None:
     if _T.is_string(kind) or _T.is_large_string(kind):
         return "text"
     if _T.is_decimal128(kind):
@@ -65,7 +66,13 @@ class KernelFold:
     ) -> None:
         self.function.fold(states, columns, assigned, heap)
 
-    def finish(self, states: Array, is_prior: npt.NDArray[np.bool_]) -> None:
+    def finish(
+        self,
+        states: Array,
+        is_prior: npt.NDArray[np.bool_],
+        columns: BatchColumns,
+        heap: int | None,
+    ) -> None:
         pass
 
 
@@ -98,11 +105,15 @@ class BuiltIn:
     def fresh(self, state: Array) -> None:
         state.view(np.uint8)[self.at : self.at + self.size] = 0
 
-    def begin(self) -> KernelFold:
+    def begin(self) -> BatchFold:
         return KernelFold(self)
 
     def text_column(self) -> str | None:
         return self._call.column if self.physical == "text" else None
+
+    def source(self, columns: BatchColumns, heap: int | None) -> Bytes | None:
+        text = self.text_column()
+        return None if text is None else bytes_structure(columns.get(text, "text"), heap)
 
     def fold(
         self, states: Array, columns: BatchColumns, assigned: Assignment, heap: int | None
@@ -188,7 +199,7 @@ class Sum(BuiltIn):
     """Sum and avg: the same state, another result."""
 
     def _settle(self, kind: Any) -> None:
-        if not _is_number(kind):
+        if not is_number(kind):
             raise self._refuse()
         is_avg = self._call.name == "avg"
         self._more = 0
@@ -247,7 +258,7 @@ class Moments(BuiltIn):
     """Sample variance and standard deviation, by Welford's method."""
 
     def _settle(self, kind: Any) -> None:
-        if not _is_number(kind):
+        if not is_number(kind):
             raise self._refuse()
         self.physical = "f64"
         self.fields = (
@@ -274,7 +285,7 @@ class Held(BuiltIn):
     """Functions that hold one of the values: min, max, first, last."""
 
     def _settle(self, kind: Any) -> None:
-        self.physical = _physical(kind)
+        self.physical = physical_of(kind)
         self.result_type = kind
         if self.physical == "text":
             self.fields = (
@@ -330,7 +341,8 @@ def read_text(states: Array, at: int, source: Any, is_valid: npt.NDArray[np.bool
     return arrow_text(offsets, data, pa.string(), is_valid)
 
 
-_BY_NAME: dict[str, type[BuiltIn]] = {
+#: The functions whose states have a fixed size.
+BY_NAME: dict[str, type[BuiltIn]] = {
     "count": Count,
     "sum": Sum,
     "avg": Sum,
@@ -341,8 +353,3 @@ _BY_NAME: dict[str, type[BuiltIn]] = {
     "first": Held,
     "last": Held,
 }
-
-
-def bind_builtin(output: str, call: Function, schema: pa.Schema, at: int) -> BuiltIn:
-    kind = None if call.column is None else schema.field(call.column).type
-    return _BY_NAME[call.name](output, call, kind, at)

@@ -29,18 +29,22 @@ class Function:
     column: str | None
     overflow: Overflow = "error"
     skip_nulls: bool = False
+    at: float | tuple[float, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         return () if self.column is None else (self.column,)
 
     def describe(self) -> dict[str, Any]:
-        return {
+        described: dict[str, Any] = {
             "function": self.name,
             "column": self.column,
             "overflow": self.overflow,
             "skip_nulls": self.skip_nulls,
         }
+        if self.at is not None:
+            described["at"] = list(self.at) if isinstance(self.at, tuple) else self.at
+        return described
 
 
 def _checked(name: str, column: str, overflow: Overflow = "error") -> Function:
@@ -106,6 +110,47 @@ def last(column: str, *, ignore_nulls: bool = False) -> Function:
     Which tuple of a batch comes last, ``order_by`` of the aggregate says.
     """
     return Function("last", column, skip_nulls=ignore_nulls)
+
+
+def collect_list(column: str) -> Function:
+    """The values that are not null, in the order of their tuples; an empty list if there are none.
+
+    Which tuple of a batch comes first, ``order_by`` of the aggregate says.
+    """
+    return Function("collect_list", column)
+
+
+def collect_set(column: str) -> Function:
+    """The values that are not null, each once, as they first came. NaN is equal to NaN."""
+    return Function("collect_set", column)
+
+
+def count_distinct(column: str) -> Function:
+    """How many different values there are that are not null. NaN is equal to NaN."""
+    return Function("count_distinct", column)
+
+
+def percentile(column: str, at: float | Sequence[float] = 0.5) -> Function:
+    """The exact percentile of the values that are not null: a double, between two values if there
+    is none at its place; null if there are none. NaN counts as greater than any number.
+
+    ``at`` is from 0 to 1; for a list of them the result is a list.
+    """
+    many = isinstance(at, Sequence) and not isinstance(at, str)
+    shares = tuple(at) if isinstance(at, Sequence) else (at,)
+    if not shares or not all(_is_share(each) for each in shares):
+        raise SettingError(
+            f"A percentile lies between 0 and 1, got {at!r}.",
+            where="percentile(at=...)",
+            fix="For example percentile('price', 0.9), or percentile('price', [0.5, 0.99]).",
+        )
+    places = tuple(float(each) for each in shares)
+    return Function("percentile", column, at=places if many else places[0])
+
+
+def _is_share(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= float(value) <= 1  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -177,7 +222,11 @@ AnyFunction = Function | UserFunction
 
 #: The built-in functions by their names.
 BUILT_IN: Mapping[str, Callable[..., Function]] = {
-    each.__name__: each for each in (avg, count, first, last, max, min, stddev, sum, variance)
+    each.__name__: each
+    for each in (
+        *(avg, collect_list, collect_set, count, count_distinct, first, last, max, min),
+        *(percentile, stddev, sum, variance),
+    )
 }
 
 
@@ -202,7 +251,11 @@ def function_from_description(described: Mapping[str, Any]) -> Function:
         raise ValueError("a function that is none of the built-in ones")
     if not isinstance(column, str) and not (column is None and name == "count"):
         raise ValueError(f"{name} of no column")
-    function = Function(name, column, described["overflow"], described["skip_nulls"])
+    at = described.get("at")
+    if (at is not None) != (name == "percentile"):
+        raise ValueError(f"{name} with or without a place")
+    place = None if at is None else percentile(str(column), at).at
+    function = Function(name, column, described["overflow"], described["skip_nulls"], place)
     is_known = function.overflow in ("error", "null") and type(function.skip_nulls) is bool
     if not is_known or function.describe() != described:
         raise ValueError(f"{name} with more to it than is known")
@@ -215,13 +268,17 @@ __all__ = [
     "Function",
     "UserFunction",
     "avg",
+    "collect_list",
+    "collect_set",
     "count",
+    "count_distinct",
     "first",
     "function_from_description",
     "is_user_function",
     "last",
     "max",
     "min",
+    "percentile",
     "stddev",
     "sum",
     "variance",

@@ -63,7 +63,13 @@ class UserFold:
         self.is_touched[window] = True
         self.partial = self.function.checked("update", self.count, self.partial, window, *values)
 
-    def finish(self, states: Array, is_prior: npt.NDArray[np.bool_]) -> None:
+    def finish(
+        self,
+        states: Array,
+        is_prior: npt.NDArray[np.bool_],
+        columns: BatchColumns,
+        heap: int | None,
+    ) -> None:
         self._extend(len(states))
         mine = states[self.function.name]
         number = np.flatnonzero(is_prior & self.is_touched)
@@ -143,6 +149,9 @@ class UserDefined:
         return UserFold(self)
 
     def text_column(self) -> None:
+        return None
+
+    def source(self, columns: BatchColumns, heap: int | None) -> None:
         return None
 
     def result(self, states: Array, columns: BatchColumns, heap: int | None) -> pa.Array:

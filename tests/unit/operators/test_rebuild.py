@@ -17,7 +17,7 @@ from trailmark.errors import SchemaChanged, SettingError, UnknownFormat
 from trailmark.log import OperatorMeta, Origin
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.aggregate.rebuild import rebuild_aggregate
-from trailmark.windows import builtin
+from trailmark.windows import _FUNCTIONS
 from trailmark.windows import functions as f
 from trailmark.windows.functions import BUILT_IN, AnyFunction, function_from_description
 from trailmark.windows.spec import CountWindow
@@ -48,7 +48,7 @@ def test_an_aggregate_is_the_one_that_described_itself() -> None:
 
 
 def test_every_built_in_function_is_known_by_its_description() -> None:
-    assert BUILT_IN.keys() == builtin._BY_NAME.keys()
+    assert BUILT_IN.keys() == _FUNCTIONS.keys()
     for name, make in BUILT_IN.items():
         assert function_from_description(make("n").describe()) == make("n")
         assert make("n").name == name

@@ -34,6 +34,7 @@ from trailmark.state.table import (
 )
 from trailmark.windows.bound import BoundFunction, StateField, states_structure
 from trailmark.windows.builtin import read_text
+from trailmark.windows.collected import Collected
 from trailmark.windows.spec import CountWindow, Window
 
 #: Starts of windows keep far from the ends of 64 bits: sums with sizes do not overflow.
@@ -121,6 +122,8 @@ class FootprintFormat:
                 return f"has no {name!r} of type {item.kind}"
             if rows.column(name).null_count and not item.is_text:
                 return f"has nulls in {name!r}"
+            if item.is_list and rows.column(name).flatten().null_count:
+                return f"has nulls among the values of {name!r}"
         return footprint_trouble(rows, window, batch)
 
     def decode(self, table: StateTable, rows: pa.RecordBatch, where: str) -> None:
@@ -137,6 +140,8 @@ class FootprintFormat:
             column = rows.column(_column(function, item))
             if item.is_text:
                 self._load_text(table, states, function, column)
+            elif item.is_list:
+                self._load_lists(table, states, function, column)
             else:
                 states[function.name][item.name] = field_values(column, item)
         table.insert(
@@ -160,11 +165,32 @@ class FootprintFormat:
         mine["place"] = offsets[:-1]
         mine["length"] = np.diff(offsets)
         mine["in_batch"] = 1
+        self._move(table, states, function, text.offsets, text.data)
+
+    def _load_lists(
+        self, table: StateTable, states: npt.NDArray[Any], function: BoundFunction, column: pa.Array
+    ) -> None:
+        """The same with the values of lists."""
+        assert isinstance(function, Collected)
+        counts = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+        data = function.hold(states, np.arange(len(column)), plain(column.flatten()), counts)
+        self._move(table, states, function, None, address(data))
+
+    def _move(
+        self,
+        table: StateTable,
+        states: npt.NDArray[Any],
+        function: BoundFunction,
+        offsets: int | None,
+        data: int | None,
+    ) -> None:
+        """Moves what states point at into the heap."""
+        count = len(states)
         zeros = np.zeros(count, dtype=np.uint8)
         local = Local(None, address(zeros), address(zeros), count, count)
         area = reference(states_structure(states, function.at))
         table.reserve_heap(kernel.tm_blobs_need(area, reference(local)))
-        source = Bytes(text.offsets, text.data, table.heap_address)
+        source = Bytes(offsets, data, table.heap_address)
         kernel.tm_store_blobs(table.structure, area, reference(local), reference(source))
 
 
@@ -207,6 +233,9 @@ def _logged_column(
         has_value = states[function.name]["seen"] == 1
         source = Bytes(None, None, table.heap_address)
         return read_text(states, function.at, source, has_value)
+    if item.is_list:
+        assert isinstance(function, Collected)
+        return function.lists(states, Bytes(None, None, table.heap_address))
     return state_column(states, function, item)
 
 

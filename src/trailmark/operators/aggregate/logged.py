@@ -83,6 +83,9 @@ class AggregateForm(LoggedForm):
 
 def _may_be_state(kind: pa.DataType) -> bool:
     t = pa.types
+    if t.is_list(kind):
+        held = kind.value_type
+        return bool(t.is_boolean(held) or t.is_temporal(held) or _may_be_state(held))
     is_number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind)
     return bool(is_number or t.is_string(kind) or t.is_fixed_size_binary(kind))
 
@@ -126,7 +129,7 @@ def aggregate_caution(described: Mapping[str, Any]) -> str:
     calls = [call["function"] for call in described["values"].values()]
     depends = [
         *(["windows"] if described["window"]["kind"] == "count" else []),
-        *(name for name in ("first", "last") if name in calls),
+        *(name for name in ("first", "last", "collect_list") if name in calls),
     ]
     listed = [*([", ".join(depends[:-1])] if depends[1:] else []), *depends[-1:]]
     return order_caution(described, " and ".join(listed))

@@ -33,6 +33,7 @@ from trailmark.operators.late import Late
 from trailmark.operators.met_windows import BatchWindows
 from trailmark.operators.order import in_order, order_names
 from trailmark.operators.protocol import BatchInput, History, Outcome, Port
+from trailmark.operators.user_code import weight_of
 from trailmark.records import INPUT_PORT, START
 from trailmark.state.keys import KeyLayout
 from trailmark.state.memory import Memory
@@ -40,10 +41,10 @@ from trailmark.state.table import FILL_PLACE, SlotRows, Slots, StateTable, Table
 from trailmark.windows.bound import (
     Assignment,
     BatchColumns,
-    bytes_structure,
     states_structure,
 )
 from trailmark.windows.bounds import WindowBounds
+from trailmark.windows.collected import Collected
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window, event_times
 
@@ -195,7 +196,7 @@ class Aggregate(IndependentPieces):
             self._close(table, windows, given)
         states = windows.states()
         for fold in folds:
-            fold.finish(states, windows.is_prior)
+            fold.finish(states, windows.is_prior, columns, table.heap_address)
         return _Batch(columns, windows, times, null_times)
 
     def _assign(
@@ -258,12 +259,12 @@ class Aggregate(IndependentPieces):
 
     def _store(self, table: StateTable, windows: BatchWindows, columns: BatchColumns) -> Slots:
         for function in self._functions:
-            column = function.text_column()
-            if column is None:
+            if function.source(columns, None) is None:
                 continue
             states = reference(states_structure(windows.states(), function.at))
             table.reserve_heap(kernel.tm_blobs_need(states, windows.structure))
-            source = bytes_structure(columns.get(column, "text"), table.heap_address)
+            source = function.source(columns, table.heap_address)
+            assert source is not None
             kernel.tm_store_blobs(table.structure, states, windows.structure, reference(source))
         return windows.store()
 
@@ -301,7 +302,10 @@ class Aggregate(IndependentPieces):
         return self._format.widen(footprints, where)
 
     def weigh(self, footprints: pa.RecordBatch) -> int:
-        """All windows take about as much: plain records are what they are."""
+        """Windows take about as much as one another, plain records, but for those that hold their
+        values."""
+        if any(isinstance(each, Collected) for each in self._functions):
+            return weight_of(footprints)
         return int(footprints.num_rows)
 
     def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:

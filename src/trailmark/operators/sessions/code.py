@@ -96,7 +96,7 @@ class SessionCode:
             heap = carry(function, states, before.states, into, texts)
             fold = function.begin()
             fold.add(states, columns, assigned, heap)
-            fold.finish(states, is_prior)
+            fold.finish(states, is_prior, columns, heap)
             text = function.text_column()
             if text is not None:
                 sources[function.name] = bytes_structure(columns.get(text, "text"), heap)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trailmark.errors import SettingError
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.aggregate.arguments import (
     AnyWindow,
@@ -22,7 +23,9 @@ from trailmark.operators.order import order_names
 from trailmark.operators.protocol import Port
 from trailmark.operators.sessions.code import SessionCode
 from trailmark.records import INPUT_PORT
+from trailmark.windows.bound import BoundFunction
 from trailmark.windows.bounds import WindowBounds
+from trailmark.windows.collected import Collected
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.session import SessionWindow
 
@@ -52,6 +55,7 @@ class Sessions(Keyed):
         #: A tuple counts for as long as the session that it would be by itself.
         self._counts_for_us = window.gap
         functions = bind_all(values, schema)
+        _check_sizes(functions)
         fresh = np.zeros(1, dtype=state_type(functions))
         for function in functions:
             function.fresh(fresh)
@@ -107,6 +111,18 @@ def windowed(
     if isinstance(window, SessionWindow):
         return Sessions(schema, by=by, window=window, values=values, late=late, order_by=order_by)
     return Aggregate(schema, by=by, window=window, values=values, late=late, order_by=order_by)
+
+
+def _check_sizes(functions: Sequence[BoundFunction]) -> None:
+    """A session is an element of lists, which hold no lists."""
+    for function in functions:
+        if isinstance(function, Collected):
+            raise SettingError(
+                f"{function.name!r} holds the values of a window, which sessions cannot.",
+                where=f"values[{function.name!r}]",
+                fix="Use it with time or count windows, or collect the values of a session with "
+                "an operator of your own: tm.apply.",
+            )
 
 
 def session_bounds(window: SessionWindow, schema: pa.Schema, keys: int) -> WindowBounds:

@@ -241,5 +241,5 @@ def test_a_recovery_is_predicted_to_load_and_not_to_replay(part: int) -> None:
                 plan = run.check_left().plan
                 footer, _ = run.query.logs().output(0).read_footer(plan.target)
                 rates = Rates.from_attributes(footer.attributes["rates"])
-                work = Work(plan.segments_read, plan.records_read)
+                work = Work(plan.segments_read, plan.records_read, excess=plan.extent_excess)
                 assert account.predicted_us == pytest.approx(rates.predict_us(work), rel=0.001)

@@ -25,7 +25,7 @@ _RUN = {
     "docs/joins.md": {"test_joins_page.py": 6},
     "docs/recovery.md": {"test_pages.py": 8},
     "docs/recipes.md": {"test_pages.py": 3},
-    "docs/spark.md": {"test_spark_docs.py": 1},
+    "docs/spark.md": {"test_spark_docs.py": 2},
     "docs/streams.md": {"test_boundaries_page.py": 2, "test_state_page.py": 2, "test_pages.py": 4},
     "docs/testing-your-operators.md": {"test_testing_page.py": 2},
     "docs/tutorial.md": {"test_readme.py": 4},

@@ -10,6 +10,7 @@ Every failure a user can meet has its own class and says what happened, where, a
     │   └── ValueOverflow         a sum or average does not fit the result type
     ├── OperatorError             the code of a user-defined operator failed, or broke its promise
     ├── RecoveryDiffers           in a test, a crash changed what an operator does
+    ├── LeaseLost                 another process goes on in place of this one
     ├── StorageError              the storage refused or failed
     │   ├── CacheLost             the host's cache of operator state was deleted while in use
     │   ├── DiskFull
@@ -98,6 +99,10 @@ class OperatorError(TrailmarkError):
 
 class RecoveryDiffers(TrailmarkError, AssertionError):
     """In a test, an operator did not do the same after a crash as without one."""
+
+
+class LeaseLost(TrailmarkError):
+    """Another process has the lease and goes on; this one publishes nothing more."""
 
 
 class StorageError(TrailmarkError):

@@ -1,0 +1,63 @@
+"""Leases in a real (if small) S3 server."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from trailmark.errors import SettingError
+from trailmark.leases import Fenced, Holder, Keeper, Keeping, Lease, Pass, open_lease
+from trailmark.log import open_storage
+from trailmark.settings import SECOND
+
+
+def test_a_lease_is_taken_kept_run_out_and_fenced(s3_url: str) -> None:
+    now_us = 0.0
+
+    def process(name: str) -> Lease:
+        storage = open_lease(f"{s3_url}/lease")[1]
+        return Lease(storage, Holder(name, name, "host", 1), SECOND, now_us=lambda: now_us)
+
+    a, b = process("a"), process("b")
+    assert a.take()
+    for _ in range(5):
+        now_us += SECOND / 2
+        assert not b.take()
+        assert a.renew()
+    assert not b.take()
+    passed = Pass(f"{s3_url}/lease", "a", SECOND, now_us=lambda: now_us)
+    fenced = Fenced(open_storage(f"{s3_url}/logs"), passed)
+    assert fenced.publish("x/0", [b""])
+    now_us += SECOND
+    assert b.take()
+    with pytest.raises(Exception, match="is held by b"):
+        fenced.publish("x/1", [b""])
+    assert not a.renew()
+    assert len(open_storage(f"{s3_url}/lease").list("terms")) == 2
+
+
+def test_of_processes_that_start_at_once_one_has_it_and_hands_over(s3_url: str) -> None:
+    with ExitStack() as until_the_end:
+        keepers = []
+        for name in "abc":
+            path, storage = open_lease(f"{s3_url}/lease")
+            keeper = Keeper(path, storage, Holder(name * 32, name, "host", 1), 5 * SECOND)
+            until_the_end.callback(keeper.end)
+            keepers.append(keeper)
+        for keeper in keepers:
+            keeper.start()
+        while not any(each.is_held for each in keepers):
+            keepers[0].wait_while(Keeping.WAITING, 0.01)
+        (first,) = (each for each in keepers if each.state is Keeping.HELD)
+        first.end()
+        others = [each for each in keepers if each is not first]
+        while not any(each.is_held for each in others):
+            others[0].wait_while(Keeping.WAITING, 0.01)
+        assert sum(each.state is Keeping.HELD for each in keepers) == 1
+
+
+def test_no_lease_is_among_logs_in_a_bucket(s3_url: str) -> None:
+    open_storage(f"{s3_url}/logs").publish("meta.json", [b"{}"])
+    with pytest.raises(SettingError, match="inside of the logs at"):
+        open_lease(f"{s3_url}/logs/deep/lease")

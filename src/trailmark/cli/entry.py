@@ -99,6 +99,10 @@ def _run(options: argparse.Namespace) -> int:
         from trailmark.cli import writers
 
         return writers.run(options)
+    if options.command == "standby":
+        from trailmark.cli import standby
+
+        return standby.run(options)
     from trailmark.cli import truncate
 
     return truncate.run(options)

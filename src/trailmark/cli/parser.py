@@ -10,7 +10,7 @@ from collections.abc import Callable
 KINDS = ("results", "footprints", "open", "check", "closed", "late", "input")
 STREAMS = ("input", "output", "snapshot")
 
-_PATH = "path of an operator or a stream: a directory, file:///directory or s3://bucket/prefix"
+_PATH = "path of an operator, stream or lease: a directory, file:///directory or s3://bucket/prefix"
 
 _DESCRIPTION = """\
 Look after the logs of a Trailmark operator, or after a written stream.
@@ -33,9 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_status, _page, _metrics, _log, _verify, _readers, _writers, _recover):
-        add(commands)
-    for add in (_trim, _merge, _truncate):
+    for add in _COMMANDS:
         add(commands)
     return parser
 
@@ -294,6 +292,56 @@ def _truncate(commands: _Commands[argparse.ArgumentParser]) -> None:
         "--to-batch", type=whole(0), required=True, metavar="N", help="the last batch that stays"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+
+
+def _standby(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "standby",
+        help="run a command while this process has a lease; wait for it before",
+        description="Run a command while this process has a lease; wait for it before.\n\n"
+        "Start the same on two hosts, or twice on one: the first runs the command. Others wait,\n"
+        "and one runs it once the first has ended, was stopped or was silent for a term. Who has\n"
+        "lost the lease stops its command and waits again. Signals are passed on; the exit code\n"
+        "is the command's. For Spark and Python, tm.standby is quicker: docs/high-availability.md.",
+        epilog="example:\n  trailmark standby --lease /shared/orders.lease -- python orders.py",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--lease", required=True, metavar="PATH", help="a directory or s3:// URL all can reach"
+    )
+    parser.add_argument(
+        "--term",
+        default="1 second",
+        metavar="TIME",
+        help='how long it may be silent before it is replaced ("1 second")',
+    )
+    parser.add_argument(
+        "--grace",
+        default="5 seconds",
+        metavar="TIME",
+        help='from SIGTERM to SIGKILL when the lease is lost ("5 seconds")',
+    )
+    parser.add_argument("--name", help="what this one is called (host and process)")
+    parser.add_argument(
+        "command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run"
+    )
+
+
+_COMMANDS = (
+    _status,
+    _page,
+    _metrics,
+    _log,
+    _verify,
+    _readers,
+    _writers,
+    _recover,
+    _trim,
+    _merge,
+    _truncate,
+    _standby,
+)
 
 
 def whole(least: int) -> Callable[[str], int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from trailmark.errors import SettingError
-from trailmark.log import Storage
+from trailmark.errors import SettingError, StorageError
+from trailmark.leases import is_lease
+from trailmark.log import Storage, open_storage
 from trailmark.settings import LogSettings
 from trailmark.status.logs import OperatorFiles
 from trailmark.status.read_only import ReadOnly
@@ -14,6 +15,15 @@ from trailmark.watch.place import find_logs, holds_stream, holds_union
 
 #: What a path may hold.
 Files: TypeAlias = OperatorFiles | StreamFiles
+
+
+def find_lease(path: str) -> Storage | None:
+    """The storage of the lease at a path, only to be looked at; None if there is none."""
+    storage = open_storage(path)
+    try:
+        return ReadOnly(storage) if is_lease(storage) else None
+    except StorageError:
+        return None  # whoever looks for logs says what is wrong
 
 
 def find_rows(path: str) -> Storage:

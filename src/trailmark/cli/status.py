@@ -12,9 +12,12 @@ from typing import TypeVar
 
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.drawing import draw_status
+from trailmark.cli.lease_drawing import draw_lease
+from trailmark.cli.place import find_lease
 from trailmark.cli.stream_drawing import draw_stream
 from trailmark.cli.terminal import Paint, Screen
 from trailmark.cli.union_drawing import draw_union
+from trailmark.leases.status import LeaseStatus, LeaseStatusReader
 from trailmark.status import OperatorStatus, StatusReader
 from trailmark.streams.status import StreamStatus, StreamStatusReader
 from trailmark.streams.union.status import UnionStatus, UnionStatusReader
@@ -22,7 +25,7 @@ from trailmark.values import dataclass
 from trailmark.watch.place import find_logs, holds_stream, holds_union
 
 #: A status of what is at the path.
-Status = TypeVar("Status", OperatorStatus, StreamStatus, UnionStatus)
+Status = TypeVar("Status", OperatorStatus, StreamStatus, UnionStatus, LeaseStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,10 @@ def _watch(look: Callable[[], _Picture], options: argparse.Namespace) -> int:
 
 
 def _looker(options: argparse.Namespace) -> Callable[[], _Picture]:
-    """Gives picture after picture of an operator, a written stream or a union."""
+    """Gives picture after picture of an operator, a written stream, a union or a lease."""
+    lease = find_lease(options.path)
+    if lease is not None:
+        return partial(_look, LeaseStatusReader(lease).read, draw_lease, options.path)
     storage, path = find_logs(options.path), options.path
     if holds_union(storage):
         return partial(_look, UnionStatusReader(storage).read, draw_union, path)

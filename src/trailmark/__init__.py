@@ -50,6 +50,7 @@ if _typing.TYPE_CHECKING:
     from trailmark.spark.listener import listen
     from trailmark.spark.marks import stable
     from trailmark.spark.register import register
+    from trailmark.spark.standby import standby
     from trailmark.spark.union import union
     from trailmark.streams.own_writer import stream_writer
     from trailmark.streams.table import read_table
@@ -90,6 +91,7 @@ __all__ = [
     "register",
     "session_window",
     "stable",
+    "standby",
     "stddev",
     "stream_writer",
     "sum",
@@ -118,6 +120,7 @@ _LATER = {
     "read_table": "trailmark.streams.table",
     "register": "trailmark.spark.register",
     "stable": "trailmark.spark.marks",
+    "standby": "trailmark.spark.standby",
     "stream_writer": "trailmark.streams.own_writer",
     "union": "trailmark.spark.union",
     "with_heartbeat": "trailmark.spark.heartbeats",

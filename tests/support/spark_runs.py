@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.support.spark_java import spark_home
 from tests.support.spark_query import Config, Query
+from tests.support.standby_query import StandbyConfig
 from tests.support.stream_query import Step, StepsConfig
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -117,8 +118,19 @@ class Application:
         application._begin(directory, "tests.support.stream_query", config, ())
         return application
 
+    @classmethod
+    def of_standby(cls, directory: Path, config: StandbyConfig) -> Application:
+        """One of several that would run a query."""
+        application = cls.__new__(cls)
+        application._begin(directory, "tests.support.standby_query", config, ())
+        return application
+
     def _begin(
-        self, directory: Path, module: str, config: Config | StepsConfig, wrapper: Sequence[str]
+        self,
+        directory: Path,
+        module: str,
+        config: Config | StepsConfig | StandbyConfig,
+        wrapper: Sequence[str],
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "config.json"
@@ -239,6 +251,10 @@ class Application:
         _kill(others)
         assert self._process.wait(PATIENCE_S) == -signal.SIGKILL
         self._drain()
+
+    def terminate(self) -> None:
+        """SIGTERM to the driver."""
+        self._process.terminate()
 
     def kill(self, pid: int) -> None:
         """kill -9 of one of its processes, and wait until it is gone."""

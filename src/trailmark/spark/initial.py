@@ -17,13 +17,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
 from trailmark.errors import DamagedSegment, SettingError
-from trailmark.log import OperatorMeta, Storage, StreamLog, open_storage
+from trailmark.log import OperatorMeta, Storage, StreamLog
 from trailmark.operators.keyed import Keyed
 from trailmark.records import Stream
 from trailmark.settings import LogSettings
 from trailmark.spark.control import control_rows, named, plainly_named
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.schemas import arrow_schema
+from trailmark.spark.storages import open_to_write
 from trailmark.spark.workers import carried
 from trailmark.values import dataclass
 
@@ -109,7 +110,7 @@ class InitialState:
     ) -> StoredStates | None:
         """Writes the states beside the logs, or refuses them; None if the logs have gone beyond
         their first batch."""
-        storage = open_storage(path, settings)
+        storage = open_to_write(path, settings)
         if logs is not None and _has_begun(storage, logs):
             for entry in storage.list(_DIRECTORY):
                 storage.delete(f"{_DIRECTORY}/{entry.name}")
@@ -151,5 +152,5 @@ def _write_bucket(
     number, rows = take_bucket(batches, stored.schema, control, where="initial_state")
     trouble = operator.initial_trouble(rows)
     if not trouble:
-        stored.write(open_storage(path, settings), number, rows)
+        stored.write(open_to_write(path, settings), number, rows)
     yield pa.RecordBatch.from_pydict({"trouble": pa.array([trouble], pa.string())})

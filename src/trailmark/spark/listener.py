@@ -23,12 +23,13 @@ from pyspark.sql.streaming.listener import (
 from trailmark.engine.commits import RunMarks
 from trailmark.engine.progress import Progress, Recovery, read_progress
 from trailmark.engine.tentative import STABLE
-from trailmark.errors import LogError, StorageError
-from trailmark.log import OperatorMeta, Storage, open_storage, read_meta
+from trailmark.errors import LeaseLost, LogError, StorageError
+from trailmark.log import OperatorMeta, Storage, read_meta
 from trailmark.metrics import MetricsServer
 from trailmark.spark import paths
 from trailmark.spark.metrics import metrics_on
 from trailmark.spark.sessions import add_listener, refusal_in
+from trailmark.spark.storages import open_to_write
 
 _log = logging.getLogger("trailmark")
 
@@ -51,11 +52,11 @@ class _Followed:
         """Takes note of what was marked in a query's operators before a run of it."""
         for path in paths.known():
             try:
-                storage = open_storage(path)
+                storage = open_to_write(path)
                 meta = read_meta(storage)
                 if meta is None or meta.query_id == str(query_id):
                     self._marks.setdefault((path, run), RunMarks(storage, str(run)))
-            except (LogError, StorageError) as error:
+            except (LeaseLost, LogError, StorageError) as error:
                 _log.warning("%s: the run of a query cannot be followed: %s", path, error.line)
 
     def end(self, run: UUID) -> None:
@@ -74,10 +75,13 @@ class _Followed:
             return known[2]
         progress = None
         try:
-            storage = open_storage(path)
+            storage = open_to_write(path)
             meta = read_meta(storage)
             if meta is not None and meta.query_id == str(query_id):
                 progress = self._follow(path, storage, meta, run, batch)
+        except LeaseLost as error:
+            # Its successor marks the batch; whoever keeps the lease says that it is lost.
+            _log.debug("%s: batch %d is not marked: %s", path, batch, error.line)
         except (LogError, StorageError) as error:
             # The query itself refuses what is wrong with its logs; here it is only looked at.
             _log.warning("%s: batch %d cannot be followed: %s", path, batch, error.line)

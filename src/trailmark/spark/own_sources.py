@@ -16,3 +16,9 @@ def register_once(session: SparkSession, source: type[DataSource]) -> None:
     if source not in known:
         session.dataSource.register(source)
         known.add(source)
+
+
+def register_again(session: SparkSession) -> None:
+    """Makes all of them known once more: their processes get the environment as it is then."""
+    for source in _known.get(session, ()):
+        session.dataSource.register(source)

@@ -60,3 +60,8 @@ def remember(path: str) -> None:
 
 def known() -> list[str]:
     return list(_known)
+
+
+def forget(path: str) -> None:
+    """No listener follows the operator that is there."""
+    _known.pop(path, None)

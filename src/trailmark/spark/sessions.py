@@ -28,6 +28,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from trailmark.engine.spark_commits import record_checkpoint
+from trailmark.errors import LeaseLost
 from trailmark.log import Storage
 from trailmark.spark.internals import (
     OnBatch,
@@ -102,7 +103,8 @@ class _Attendant(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         refusal = refusal_in(event.exception)
-        if refusal is not None:
+        # Whoever finds out that a lease is lost says so, once.
+        if refusal is not None and not refusal.startswith(LeaseLost.__name__):
             _log.error("query %s was stopped: %s", event.id, refusal)
 
 

@@ -24,6 +24,7 @@ from trailmark.spark.limits import ReadLimits, SupportsTriggerAvailableNow
 from trailmark.spark.options import ReadOptions, WriteOptions
 from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema
 from trailmark.spark.sink import TrailmarkStreamWriter, TrailmarkWriter
+from trailmark.spark.storages import open_to_write
 from trailmark.streams.answers import Answers
 from trailmark.streams.table import beginning, bounds
 from trailmark.streams.times import Span
@@ -316,7 +317,7 @@ class TrailmarkStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailab
     def _files(self) -> Storage:
         """One for all acknowledgements: it remembers which directories are safely on disk."""
         if self._storage is None:
-            self._storage = open_storage(self._options.path)
+            self._storage = open_to_write(self._options.path)
         return self._storage
 
     def _view(self) -> StreamView | None:

@@ -23,6 +23,7 @@ from trailmark.log.storage.urls import redacted
 from trailmark.records import MARK
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.schemas import arrow_schema, as_asked
+from trailmark.spark.storages import open_to_write
 from trailmark.streams.union.answering import Answering
 from trailmark.streams.union.asking import InThreads
 from trailmark.streams.union.deciding import Deciding, tentative_range
@@ -145,10 +146,10 @@ class _Opened:
         start: Decision,
         planned: Decision | None,
     ) -> None:
-        storage = open_storage(options.path)
+        storage = open_to_write(options.path)
         create_or_open(storage, options.described(arrow_schema(schema)).to_meta())
         inputs = [
-            UnionInput(name, path, open_storage(path), options.delay_us, options.reader)
+            UnionInput(name, path, open_to_write(path), options.delay_us, options.reader)
             for name, path in options.paths.items()
         ]
         # Threads cost something, and whoever waits for all streams may look at one after another.

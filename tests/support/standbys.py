@@ -1,0 +1,195 @@
+"""Two processes of one script with `tm.standby`, what is done to them, and what must come of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.spark_orders import (
+    Orders,
+    assert_sink_is_right,
+    files_taken,
+    make_query,
+)
+from tests.support.spark_runs import Application, wait_until
+from tests.support.standby_query import StandbyConfig
+from trailmark.leases import newest_term, open_lease
+from trailmark.leases.waiting import all_waiting
+
+#: Spark takes half a minute to start on a busy machine.
+PATIENCE_S = 240.0
+TERM = "1 second"
+#: Files that are there before anything is done to the active one, and so many more while it is.
+_AHEAD = 4
+
+
+class Pair:
+    """Both processes, of which one is active; whatever is left of them ends with the test."""
+
+    def __init__(self, root: Path, seed: int, until_the_end: ExitStack) -> None:
+        self.rng = random.Random(seed)
+        self.orders = Orders(root / "in", seed)
+        self.query = make_query(root, self.orders, "count", slow_s=0.02)
+        self.lease = str(root / "lease")
+        self._root = root
+        self._until_the_end = until_the_end
+        self._begun = 0
+        self.running: dict[str, Application] = {}
+        #: From the moment of a failure to the first new result that was committed.
+        self.gaps_s: list[tuple[str, float]] = []
+
+    # Their life
+
+    def start(self) -> str:
+        """Starts one more; returns its name."""
+        name = f"p{self._begun}"
+        self._begun += 1
+        directory = self._root / name
+        config = StandbyConfig(name, str(directory), self.lease, TERM, self.query)
+        application = Application.of_standby(directory, config)
+        self.running[name] = self._until_the_end.enter_context(application)
+        return name
+
+    def feed(self) -> None:
+        self.orders.feed_until(_AHEAD, ahead_of=files_taken(self.query))
+
+    def active(self) -> str:
+        """The name of the one that has the lease."""
+        term = newest_term(open_lease(self.lease)[1])
+        assert term is not None
+        return term.holder.name
+
+    def wait_for_active(self, other_than: str | None = None) -> str:
+        """Waits until one has committed a batch; returns its name."""
+
+        def has_one() -> bool:
+            return any(
+                application.batches(self.query.name)
+                for name, application in self.running.items()
+                if name != other_than
+            )
+
+        self._wait_until("a batch is committed", has_one)
+        (found,) = (
+            name
+            for name, application in self.running.items()
+            if name != other_than and application.batches(self.query.name)
+        )
+        return found
+
+    def wait_for_waiting(self, readiness: str = "") -> None:
+        """Waits until the one that is not active waits, and is that ready."""
+        (name,) = (name for name in self.running if name != self.active())
+        storage = open_lease(self.lease)[1]
+
+        def is_waiting() -> bool:
+            found = all_waiting(storage).values()
+            return any(
+                each.holder.name == name and each.readiness.startswith(readiness) for each in found
+            )
+
+        self._wait_until(f"{name} waits", is_waiting)
+
+    def _wait_until(self, what: str, is_so: Callable[[], bool]) -> None:
+        def has_come() -> bool:
+            if is_so():
+                return True
+            for name, application in self.running.items():
+                assert application.is_running, f"{what}: {name} ended\n{application.story()}"
+            return is_so()
+
+        try:
+            wait_until(what, has_come, PATIENCE_S)
+        except AssertionError as error:
+            stories = [each.story() for each in self.running.values()]
+            raise AssertionError("\n\n".join([str(error), *stories])) from None
+
+    # Harm
+
+    def kill(self) -> None:
+        """kill -9 of the active one, driver and JVM; it is started again, and waits."""
+        active = self.active()
+        self.feed()
+        time.sleep(self.rng.uniform(0, 1))
+        application = self.running.pop(active)
+        application.kill_driver(with_workers=self.rng.random() < 0.5)
+        self._follow("kill", active)
+        self.start()
+
+    def kill_jvm(self) -> None:
+        """kill -9 of the active one's JVM alone: its driver says so, and the other goes on."""
+        active = self.active()
+        self.feed()
+        application = self.running.pop(active)
+        (jvm,) = (p.pid for p in application.processes() if "SparkSubmit" in p.command)
+        os.kill(jvm, signal.SIGKILL)
+        self._follow("JVM", active)
+        wait_until("it ends", lambda: not application.is_running, PATIENCE_S)
+        self.start()
+
+    def stop_and_wake(self) -> None:
+        """SIGSTOP of all processes of the active one, for longer than a term; then SIGCONT."""
+        active = self.active()
+        self.feed()
+        time.sleep(self.rng.uniform(0, 0.5))
+        zombie = self.running.pop(active)
+        _signal(zombie, signal.SIGSTOP)
+        self._follow("stop", active)
+        self.feed()
+        _signal(zombie, signal.SIGCONT)
+        wait_until("the zombie ends", lambda: not zombie.is_running, PATIENCE_S)
+        zombie.finish()
+        assert zombie.said[-1] == "ended lost", zombie.story()
+        told = [line for line in zombie.said if " lost by " in line]
+        assert len(told) == 1, zombie.story()
+        assert f" lost by {active} " in told[0], told
+        assert self.active() in told[0], told
+        self.start()
+
+    def terminate(self) -> None:
+        """SIGTERM of the active one: it hands over."""
+        active = self.active()
+        self.feed()
+        application = self.running.pop(active)
+        application.terminate()
+        self._follow("SIGTERM", active)
+        application.finish()
+        assert application.said[-1] == "ended stopped", application.story()
+        self.start()
+
+    def _follow(self, harm: str, before: str) -> None:
+        began_s = time.monotonic()
+        after = self.wait_for_active(other_than=before)
+        self.gaps_s.append((harm, time.monotonic() - began_s))
+        assert self.active() == after
+
+    # The end
+
+    def finish(self) -> None:
+        """All files are taken, both are told to end, and every result is there, once."""
+        self.feed()
+        self._wait_until("all is taken", lambda: files_taken(self.query) == len(self.orders.files))
+        for name in sorted(self.running, key=lambda each: each == self.active()):
+            application = self.running.pop(name)
+            application.terminate()
+            application.finish()
+            assert application.said[-1] == "ended stopped", application.story()
+        assert_sink_is_right(self.query, self.orders)
+
+
+def _signal(application: Application, number: int) -> None:
+    for process in application.processes():
+        os.kill(process.pid, number)
+
+
+HARMS: dict[str, Callable[[Pair], None]] = {
+    "kill": Pair.kill,
+    "kill_jvm": Pair.kill_jvm,
+    "stop_and_wake": Pair.stop_and_wake,
+    "terminate": Pair.terminate,
+}

@@ -68,6 +68,10 @@ soak: setup ## Random crash cases of every operator and meetings for SOAK_SECOND
 soak-s3: setup ## Random faults of an object store for SOAK_SECONDS (SOAK_SEED to repeat one)
 	$(BIN)/python -m tests.soak_s3 --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
+.PHONY: soak-standby
+soak-standby: java $(VENV)/spark/classes.jsa ## Kill, stop and wake drivers with tm.standby for SOAK_SECONDS (SOAK_SEED to repeat)
+	$(SPARK) $(BIN)/python -m tests.soak_standby --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
 .PHONY: fuzz
 fuzz: setup ## Changed files with right checksums, read for FUZZ_SECONDS (FUZZ_SEED to repeat it)
 	@$(BIN)/python -c 'import atheris' 2> /dev/null || \
@@ -110,6 +114,10 @@ bench-joins: java ## Speed of joins against Spark's own; exit code 1 if any is s
 .PHONY: bench-answers
 bench-answers: java ## Cost of merging streams in order, and answers without one; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.answers
+
+.PHONY: bench-standby
+bench-standby: java ## From kill -9 to the next result, with a standby and without; exit code 1 if it is long
+	$(SPARK) $(BIN)/python -m bench.standby
 
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short

@@ -1,0 +1,231 @@
+"""How long nobody answers: from ``kill -9`` of everything that is active to the first new batch
+that Spark has committed, with a warm standby (`tm.standby`) and with a restart in the same run.
+
+Prints one line per figure: name, value, limit, ok or short. Exit code 1 if any is short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from statistics import median, quantiles
+
+import numpy as np
+import pyarrow as pa
+
+import trailmark as tm
+from bench.figures import Figure, Report
+from trailmark.leases import newest_term, open_lease
+from trailmark.leases.waiting import all_waiting
+
+_PROJECT = Path(__file__).parents[1]
+_SCHEMA = pa.schema([("item_id", pa.int32()), ("price", pa.float64())])
+#: Orders of a batch that comes, and how often one comes.
+_ROWS, _EVERY_S = 1_000, 0.1
+_PATIENCE_S = 300.0
+#: So many runs say something about the slowest of a hundred.
+_MANY = 100
+_IDLE_S = 90.0
+
+
+class Shop:
+    """A stream of orders that goes on by itself, and drivers that count them.
+
+    Every item has one order before anything is measured, so that its window is open.
+    """
+
+    def __init__(self, home: Path, windows: int, until_the_end: ExitStack) -> None:
+        self.home = home
+        self._windows = windows
+        self._until_the_end = until_the_end
+        self._begun = 0
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._writer = tm.stream_writer(home / "orders", _SCHEMA, name="shop")
+        self._append(np.arange(windows, dtype=np.int32))
+
+    def _append(self, items: np.ndarray) -> None:
+        prices = items.astype(np.float64)
+        self._writer.append(pa.table({"item_id": items, "price": prices}, schema=_SCHEMA))
+
+    @contextmanager
+    def orders_come(self) -> Iterator[None]:
+        """Orders come while this lasts."""
+        ends = threading.Event()
+        rng = np.random.default_rng(1)
+
+        def go_on() -> None:
+            while not ends.wait(_EVERY_S):
+                self._append(rng.integers(0, self._windows, _ROWS, dtype=np.int32))
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            thread.join()
+
+    def start(self, mode: str) -> str:
+        """Starts one more driver; returns its name."""
+        name = f"driver-{self._begun}"
+        self._begun += 1
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.standby_child", str(self.home), name, mode],
+            cwd=_PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.running[name] = process
+        self._until_the_end.callback(_kill, process)
+        return name
+
+    def kill(self, name: str) -> None:
+        """kill -9 of a driver, its JVM and its workers."""
+        _kill(self.running.pop(name))
+
+    def committed(self) -> int:
+        """The newest batch that Spark has committed; -1 if none."""
+        with suppress(FileNotFoundError):
+            names = os.listdir(self.home / "checkpoint/commits")
+            return max((int(each) for each in names if each.isdigit()), default=-1)
+        return -1
+
+    def wait_for_batch(self, after: int) -> None:
+        self._wait(lambda: self.committed() > after, "a batch")
+
+    def wait_for_warm(self) -> None:
+        """Waits until one waits and is warm."""
+        storage = open_lease(self.home / "lease")[1]
+
+        def is_warm() -> bool:
+            return any(
+                each.readiness.startswith("warm") and each.holder.name in self.running
+                for each in all_waiting(storage).values()
+            )
+
+        self._wait(is_warm, "a warm standby")
+
+    def active(self) -> str:
+        term = newest_term(open_lease(self.home / "lease")[1])
+        assert term is not None, "one has committed a batch"
+        return term.holder.name
+
+    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
+        until_s = time.monotonic() + _PATIENCE_S
+        while not is_so():
+            has_ended = any(process.poll() is not None for process in self.running.values())
+            if has_ended or time.monotonic() > until_s:
+                raise ChildProcessError(f"Waited in vain for {what}.")
+            time.sleep(0.005)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    for pid in _session(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _session(leader: int) -> list[int]:
+    """Processes of a session: Python's daemons leave the process group."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader:
+                found.append(int(name))
+    return found
+
+
+def _cpu_s(leader: int) -> float:
+    """What all processes of a session have computed so far."""
+    ticks = 0
+    for pid in _session(leader):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(int(each) for each in fields[11:15])  # with children that have ended
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def with_standby(shop: Shop, kills: int, report: Report) -> list[float]:
+    """The gaps where another driver waits."""
+    gaps = []
+    shop.start("standby")
+    shop.wait_for_batch(-1)
+    shop.start("standby")
+    with shop.orders_come():
+        for number in range(kills):
+            shop.wait_for_warm()
+            active = shop.active()
+            began_s = time.monotonic()
+            shop.kill(active)
+            before = shop.committed()
+            shop.wait_for_batch(before)
+            gaps.append(time.monotonic() - began_s)
+            report.note(f"standby, kill {number + 1}: {gaps[-1]:.2f} s")
+            shop.start("standby")
+        shop.wait_for_warm()
+        (waiting,) = (process for name, process in shop.running.items() if name != shop.active())
+        used_s = _cpu_s(waiting.pid)
+        time.sleep(_IDLE_S)
+        share = (_cpu_s(waiting.pid) - used_s) / _IDLE_S
+    report.add(Figure("what a warm standby computes", share, "cores", 0.05))
+    return gaps
+
+
+def with_restart(shop: Shop, kills: int, report: Report) -> list[float]:
+    """The gaps where a new driver is started at once: a supervisor would need to notice first."""
+    gaps = []
+    name = shop.start("alone")
+    shop.wait_for_batch(-1)
+    with shop.orders_come():
+        for number in range(kills):
+            shop.wait_for_batch(shop.committed() + 2)
+            began_s = time.monotonic()
+            shop.kill(name)
+            before = shop.committed()
+            name = shop.start("alone")
+            shop.wait_for_batch(before)
+            gaps.append(time.monotonic() - began_s)
+            report.note(f"restart, kill {number + 1}: {gaps[-1]:.2f} s")
+    return gaps
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.standby", description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="of a driver, in each way")
+    parser.add_argument("--windows", type=int, default=100_000, help="that are open")
+    arguments = parser.parse_args()
+    report = Report()
+    lanes = {"standby": with_standby, "restart": with_restart}
+    gaps: dict[str, list[float]] = {}
+    for name, lane in lanes.items():
+        with (
+            tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder,
+            ExitStack() as until_the_end,
+        ):
+            shop = Shop(Path(folder), arguments.windows, until_the_end)
+            gaps[name] = lane(shop, arguments.kills, report)
+    standby, restart = gaps["standby"], gaps["restart"]
+    report.add(Figure("kill to new result, warm standby (median)", median(standby), "s", 2.5))
+    if len(standby) >= _MANY:
+        report.add(Figure("  99 of 100 within", quantiles(standby, n=100)[98], "s", 4.0))
+    report.add(Figure("  the slowest", max(standby), "s"))
+    report.add(Figure("kill to new result, restart (median)", median(restart), "s"))
+    report.add(Figure("  warm standby / restart", median(standby) / median(restart), "x"))
+    return report.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

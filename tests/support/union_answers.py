@@ -155,7 +155,9 @@ class PlainAnswers:
                 self.seen.setdefault(value, now)
         known = [each for each in self.boundaries if each is not None and not has_ended(each)]
         # One that has ended is complete for all of its rows; beyond, it says nothing.
-        over = [n for n, each in enumerate(self.boundaries) if has_ended(each) and n not in self.away]
+        over = [
+            n for n, each in enumerate(self.boundaries) if has_ended(each) and n not in self.away
+        ]
         known += [self._slice_end(time) for n in over for time, _ in self.union.inputs[n].in_time]
         if known:
             self.reached.append((max(known), now))

@@ -15,12 +15,13 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from trailmark.errors import DamagedSegment, OtherQuery
-from trailmark.log import Storage, open_storage, read_meta
+from trailmark.log import Storage, read_meta
 from trailmark.log.readers import CLAIMS, DECISIONS
 from trailmark.log.storage.urls import redacted
 from trailmark.records import MARK, NO_BATCH
 from trailmark.spark.marked_by import MarkedBy, marking
 from trailmark.spark.source import TrailmarkStreamReader
+from trailmark.spark.storages import open_to_write
 from trailmark.streams.description import is_stream
 from trailmark.streams.following import Followed, FollowedDecisions, following_path
 from trailmark.streams.operator_answers import AnswersView
@@ -95,7 +96,7 @@ class FollowingReader(TrailmarkStreamReader):
 
     def _opened_at(self, position: Followed, planned: Followed | None = None) -> FollowedDecisions:
         if self._decisions is None:
-            self._decisions = FollowedDecisions(open_storage(self._place()), position, planned)
+            self._decisions = FollowedDecisions(open_to_write(self._place()), position, planned)
         return self._decisions
 
     def _place(self) -> str:

@@ -18,9 +18,9 @@ OnCorrection: TypeAlias = Literal["process", "delay", "suspend"]
 #: The part of the bound that is spent on waiting, at most and at least. The rest is for processing:
 #: so many times as long as a batch takes.
 _WAITED, _LEAST_WAITED, _PROCESSED = 0.9, 0.75, 1.5
-#: The same for new rows that wait as long as they may though others are tentative. One may come just
-#: when a batch begins, and is seen after it; it may become due just when another begins, and is part
-#: of the next: these have to fit into the rest, with a little to spare.
+#: The same for new rows that wait as long as they may though others are tentative. One may come
+#: just when a batch begins, and is seen after it; it may become due just when another begins, and
+#: is part of the next: these have to fit into the rest, with a little to spare.
 _LEAST_DELAYED, _DELAYED = 0.5, 3.2
 #: The last batches, the longest of which tells how long one takes.
 _RECENT = 8

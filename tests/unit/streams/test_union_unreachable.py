@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.support.streams import SetClock, batch_of, written
 from tests.support.union_answers import LOOK, Life
-from tests.support.unreachable import Hands, Line
+from tests.support.unreachable import Hands, Hangs, Line
 from trailmark.errors import DataLoss, NoPermission, Unreachable
 from trailmark.log.readers import read_reader
 from trailmark.streams.union.ahead import Phase
@@ -284,3 +286,36 @@ def test_one_that_hangs_keeps_nobody_waiting_and_is_asked_nothing_more() -> None
             assert time.monotonic() < until
         assert found == {"b": "b"}
         assert asking.ask("look", work) == {"a": "a", "b": "b"}
+
+
+class _Slow:
+    """Nothing is done before somebody waits for it, and what hangs is not done then."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Callable[[], Any], Future[Any]]] = []
+        self.waited: list[int] = []
+
+    def begin(self, work: Callable[[], Any]) -> Future[Any]:
+        self.begun.append((work, Future()))
+        return self.begun[-1][1]
+
+    def wait(self, begun: Sequence[Future[Any]], seconds: float | None) -> None:
+        self.waited.append(len(begun))
+        for work, future in self.begun:
+            with suppress(Hangs):
+                if future in begun and not future.done():
+                    future.set_result(work())
+
+
+def test_one_whose_time_is_over_is_not_waited_for_beside_others() -> None:
+    """Else every look would take as long as a stream may that hangs."""
+
+    def hang() -> str:
+        raise Hangs
+
+    hands, now_us = _Slow(), 0.0
+    asking = Asking(hands, 100, lambda: now_us, SetClock())
+    for _ in range(3):
+        assert asking.ask("look", {"a": lambda: "a", "b": hang}) == {"a": "a"}
+        now_us += 100
+    assert hands.waited == [2, 1, 1]

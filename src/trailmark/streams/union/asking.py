@@ -139,15 +139,13 @@ class Asking:
 
     def _wait(self, asked: Sequence[_Asked]) -> None:
         waiting = [each for each in asked if not each.answer.done()]
-        if not waiting:
-            return
-        answers = [each.answer for each in waiting]
-        if self.insists:
-            self._hands.wait(answers, None)
-            return
-        until_us = max(each.begun_us for each in waiting) + self._patience_us
-        if until_us > (now_us := self._now_us()):
-            self._hands.wait(answers, (until_us - now_us) / 1_000_000)
+        # Whoever has had its time is not waited for again beside others.
+        over_us = float("-inf") if self.insists else self._now_us() - self._patience_us
+        waiting = [each for each in waiting if each.begun_us > over_us]
+        if waiting:
+            left_us = max(each.begun_us for each in waiting) - over_us
+            seconds = None if self.insists else left_us / 1_000_000
+            self._hands.wait([each.answer for each in waiting], seconds)
 
     def _take(self, name: str, answer: Future[_T], found: dict[str, _T]) -> None:
         try:

@@ -52,6 +52,16 @@ def promised(newest: Manifest | None, heartbeats: Mapping[str, Heartbeat]) -> Bo
     return with_heartbeats(before, heartbeats, _committed(newest))
 
 
+def standing_at(
+    newest: Manifest | None, heartbeats: Mapping[str, Heartbeat]
+) -> tuple[str, int | None]:
+    """How far a stream has come, to be compared: by what is promised, or else by its batches."""
+    known = promised(newest, heartbeats)
+    if known is not None:
+        return "boundary", known.stream
+    return "batch", None if newest is None else newest.batch
+
+
 def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -> bool:
     """Waits no longer for a writer: the boundary of the stream is the least of the others.
 
@@ -77,16 +87,20 @@ def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -
     return send(storage, gone)
 
 
-def end_for_good(storage: Storage, now_us: int) -> bool:
+def end_for_good(
+    storage: Storage, now_us: int, stood_at: tuple[str, int | None] | None = None
+) -> bool:
     """Promises for all who write to a stream that nothing will come any more: whatever does is late
-    for every reader.
+    for every reader. ``stood_at`` is where it stood when that was decided.
 
-    False if somebody has written or sent a heartbeat meanwhile.
+    False if it has moved since, or somebody has written or sent a heartbeat meanwhile.
     """
     meta = read_meta(storage)
     assert meta is not None, "there is a stream"
     heartbeats = newest_heartbeats(storage)
     newest, link = newest_manifest(manifest_log(storage, meta))
+    if stood_at is not None and standing_at(newest, heartbeats) != stood_at:
+        return False
     known = promised(newest, heartbeats) or NO_BOUNDARIES
     ended = True
     for writer in [*known.writers] or [_NOBODY]:

@@ -253,6 +253,31 @@ def test_a_stream_is_not_ended_that_cannot_be_told_so(caplog: pytest.LogCaptureF
     assert deciding.next(decided).phase is Phase.STABLE
 
 
+def test_a_stream_that_has_moved_meanwhile_is_not_ended(caplog: pytest.LogCaptureFixture) -> None:
+    """What it is told may come late, when its writer has gone on for long."""
+    streams = _Streams()
+    deciding = streams.deciding(Answering(1_000, give_up_us=5_000))
+    decided = deciding.next(NOTHING_YET)
+    streams.add(4, 60, [0])
+    for _ in range(2):
+        streams.now_us += 2_000
+        decided = deciding.next(decided)
+    before = streams.lines[1].calls
+    assert deciding.next(decided) == decided
+    streams.lines[1].cut(None, streams.lines[1].calls - before)
+    streams.now_us += 5_000
+    assert deciding.next(decided) == decided
+    assert len(streams.hands.hanging) == 1
+    streams.add(5, 70, [1])
+    streams.lines[1].mend()
+    streams.hands.go_on()
+    assert not streams.hands.hanging
+    decided = deciding.next(decided)
+    assert "is ended" not in caplog.text
+    assert decided.released_us == 60
+    assert decided.inputs["b"].boundary_us == 73
+
+
 # In threads
 
 

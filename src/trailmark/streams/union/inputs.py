@@ -18,7 +18,7 @@ from trailmark.streams.description import StreamDescription
 from trailmark.streams.files import DataFile, read_column
 from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats, settle
 from trailmark.streams.manifest import Manifest, joined_times, manifest_log, read_manifest
-from trailmark.streams.promises import end_for_good, promised
+from trailmark.streams.promises import end_for_good, promised, standing_at
 from trailmark.streams.times import EARLIEST, count_before
 from trailmark.streams.union.decision import Reached
 from trailmark.streams.view import Tail
@@ -111,6 +111,8 @@ class UnionInput:
         #: How many rows of a batch are before a time, where they had to be counted.
         self._counted: dict[tuple[int, int], int] = {}
         self._newest: Manifest | None = None
+        #: Where the stream stood at the last look.
+        self._stood_at: tuple[str, int | None] | None = None
         #: Up to which batch the latest time is known, where nobody promises anything.
         self._timed_to: int | None = None
         self._latest_us: int | None = None
@@ -167,10 +169,12 @@ class UnionInput:
         if end < at.end or (is_empty and not self.storage.exists(META_PATH)):
             what = "The stream is gone, or a part of it that was there before."
             raise loss_of_data(what, self._place)
+        newest = self._manifest_before(end)
+        self._stood_at = standing_at(newest, heartbeats)
         if any(each.after >= end for each in heartbeats.values()):
             # Batches that a heartbeat speaks of cannot be seen yet, as after a power failure.
             return Look(at, end, at.boundary_us)
-        known = promised(self._manifest_before(end), heartbeats)
+        known = promised(newest, heartbeats)
         boundary_us = self._by_rows(at, end) if known is None else known.stream
         return Look(at, end, boundary_us)
 
@@ -209,8 +213,9 @@ class UnionInput:
         return list(found.values())
 
     def give_up(self, now_us: int) -> bool:
-        """Ends the stream for all who read it; False if somebody writes to it after all."""
-        return end_for_good(self.storage, now_us)
+        """Ends the stream for all who read it; False if it has moved since the last look: this may
+        be carried out late, and cannot be undone."""
+        return end_for_good(self.storage, now_us, self._stood_at)
 
     def latest_us(self, at: Reached, end: int) -> int | None:
         """The latest time in batches before ``end`` that may hold rows which are not released."""

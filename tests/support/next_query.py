@@ -82,8 +82,12 @@ class Places:
     def instead(self) -> Iterator[None]:
         """The source opens these."""
         with ExitStack() as stack:
-            for module in (plain_source, followed_source):
-                stack.enter_context(mock.patch.object(module, "open_storage", self.open))
+            for module, name in (
+                (plain_source, "open_storage"),
+                (plain_source, "open_to_write"),
+                (followed_source, "open_to_write"),
+            ):
+                stack.enter_context(mock.patch.object(module, name, self.open))
             yield
 
 

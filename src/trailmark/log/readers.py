@@ -77,7 +77,8 @@ def forget(storage: Storage, name: str) -> bool:
     path = reader_path(name)
     if not storage.exists(path):
         return False
-    for directory in (DECISIONS, CLAIMS):
+    # Without a claim its query, if it runs, plans no more; then its decisions may go.
+    for directory in (CLAIMS, DECISIONS):
         within = f"{following_directory(name)}/{directory}"
         for entry in storage.list(within):
             storage.delete(f"{within}/{entry.name}")

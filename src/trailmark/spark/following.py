@@ -70,16 +70,18 @@ class FollowingReader(TrailmarkStreamReader):
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[spark.InputPartition]:
         view = self._view()
-        if "number" not in end or not isinstance(view, AnswersView):
+        if not isinstance(view, AnswersView):
             return super().partitions(start, end)
         position, decision = Followed.from_json(start), Followed.from_json(end)
-        if decision == position:
-            return []
-        if position.number == NO_BATCH:  # where it begins is not asked twice
+        if position.number == NO_BATCH != decision.number:  # where it begins is not asked twice
             position = decision.before_first()
         with self._named():
-            # From here on it cannot be otherwise: tasks of operators behind it go by it.
-            self._opened_at(position, decision).publish(position, decision)
+            # Also where nothing is read: tasks of operators behind it look here.
+            decisions = self._opened_at(position, decision)
+            if decision.number == position.number:
+                return super().partitions(start, end) if decision.number == NO_BATCH else []
+            # From here on it cannot be otherwise: they go by it.
+            decisions.publish(position, decision)
         begin = {"batch": position.batch, "log": position.log}
         first = self._readable_from(view, begin, decision.batch)
         self._register(view, first)

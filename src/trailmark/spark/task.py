@@ -221,10 +221,10 @@ def _told(plan: Plan) -> InputsTold:
 def _upstream(plan: Plan, whose: MarkedBy, decided: Mapping[str, Decision]) -> Upstream:
     """What still stands of tentative rows."""
     if whose.reader is not None:
-        from trailmark.streams.following import following_path, newest_followed
+        from trailmark.streams.following import following_path, upstream_of
 
         path = following_path(whose.path, whose.reader)
-        return newest_followed(storage_at(path, plan.settings)).upstream()
+        return upstream_of(storage_at(path, plan.settings), whose.reader)
     found = decided[whose.path]
     return Upstream(found.number, None if found.ahead is None else found.ahead.since, found.phase)
 

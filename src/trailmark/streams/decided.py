@@ -102,8 +102,9 @@ class Decided(Generic[D]):
         self._claim = self._begin()
 
     def check(self) -> None:
-        """Refuses to go on if another one has begun to plan batches in the same place."""
-        newest = max(_numbers(self._storage, CLAIMS), default=self._claim)
+        """Refuses to go on if another one has begun to plan batches in the same place, or all that
+        was there is gone."""
+        newest = max(_numbers(self._storage, CLAIMS), default=None)
         if newest != self._claim:
             raise OtherQuery(self._kind.taken, where=CLAIMS, fix=self._kind.alone)
 
@@ -150,6 +151,11 @@ class Decided(Generic[D]):
             where=DECISIONS,
             fix=self._kind.gone_on,
         )
+
+
+def is_claimed(storage: Storage) -> bool:
+    """Whether anybody plans batches here, or did until it was stopped."""
+    return bool(_numbers(storage, CLAIMS))
 
 
 def newest_of(storage: Storage, kind: Kind[D]) -> D:

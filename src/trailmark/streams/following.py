@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from trailmark.engine.tentative import STABLE, Tentative, Upstream
+from trailmark.errors import OtherQuery
 from trailmark.log import Storage
 from trailmark.log.json_text import object_of, text_of, whole
 from trailmark.log.names import LARGEST_BATCH
 from trailmark.log.readers import following_directory
 from trailmark.records import NO_BATCH
-from trailmark.streams.decided import Decided, Kind, newest_of
+from trailmark.streams.decided import Decided, Kind, is_claimed, newest_of
 from trailmark.values import dataclass
 
 #: Parts that are told apart. Others are void together with the one before them.
@@ -130,7 +131,7 @@ _KIND = Kind(
     nothing_yet=Followed(),
     whose="reader",
     taken="Another query, or another part of this one, has begun to read an operator's answers "
-    "under the same name.",
+    "under the same name, or the reader was forgotten.",
     alone="Give each query that reads them a name of its own (option reader). One that reads them "
     "twice needs two names, or one DataFrame that it uses in both places.",
     gone_on="Give each query that reads an operator's answers a name of its own (option reader). "
@@ -149,6 +150,21 @@ class FollowedDecisions(Decided[Followed]):
 def newest_followed(storage: Storage) -> Followed:
     """The newest decision of the query whose files these are."""
     return newest_of(storage, _KIND)
+
+
+def upstream_of(storage: Storage, reader: str) -> Upstream:
+    """The newest decision of the query that reads under a name, as operators behind it see it while
+    a batch runs. Its source has claimed the place by then."""
+    found = newest_followed(storage)
+    if found.number == NO_BATCH and not is_claimed(storage):
+        raise OtherQuery(
+            f"The reader {reader!r} was forgotten while its query ran, and what was decided for "
+            "the batch is gone.",
+            where="reader",
+            fix="Start the query again: it decides the same. To begin with another checkpoint, "
+            "stop the query before its reader is forgotten.",
+        )
+    return found.upstream()
 
 
 def following_path(path: str, reader: str) -> str:

@@ -20,7 +20,7 @@ from trailmark.spark.options import ReadOptions
 from trailmark.spark.schemas import spark_schema
 from trailmark.spark.source import ChunksOfStream
 from trailmark.streams.answers import Answers
-from trailmark.streams.following import Followed, Part, following_path, newest_followed
+from trailmark.streams.following import Followed, Part, following_path, newest_followed, upstream_of
 from trailmark.streams.view import open_view
 
 Offset = dict[str, Any]
@@ -122,6 +122,40 @@ def test_a_query_that_begins_anew_is_refused_until_the_reader_is_forgotten(
     anew = _reader(tmp_path)
     end = anew.latestOffset(anew.initialOffset())
     assert Counter(_read(anew, start, end)) == logs.current(2)
+
+
+def test_a_query_whose_reader_is_forgotten_while_it_runs_can_be_started_again(
+    tmp_path: Path, logs: Answered
+) -> None:
+    """Its tasks must not take what is tentative for something that is not."""
+    reader = _reader(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    rows = _read(reader, start, end)
+    decisions = LocalStorage(following_path(str(tmp_path), "next"))
+    expected = upstream_of(decisions, "next")
+    assert expected.since == 0
+    assert forget(logs.storage, "next")
+    with pytest.raises(OtherQuery, match="'next' was forgotten while its query ran"):
+        upstream_of(decisions, "next")
+    logs.run(1)
+    with pytest.raises(OtherQuery, match="or the reader was forgotten"):
+        reader.latestOffset(end)
+    again = _reader(tmp_path)
+    assert _read(again, start, end) == rows
+    assert upstream_of(decisions, "next") == expected
+
+
+def test_a_place_is_claimed_also_where_nothing_is_read(tmp_path: Path, logs: Answered) -> None:
+    """A batch that other sources have rows for may be the first after the reader was forgotten."""
+    reader = _reader(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    decisions = LocalStorage(following_path(str(tmp_path), "next"))
+    for offset in (start, end):
+        forget(logs.storage, "next")
+        assert _read(_reader(tmp_path), offset, offset) == []
+        assert upstream_of(decisions, "next").since is None
 
 
 def test_where_it_has_begun_is_not_asked_again(tmp_path: Path, logs: Answered) -> None:

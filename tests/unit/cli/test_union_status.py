@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from trailmark.streams.union.decision import NOTHING_YET
 from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import UnionDescription
 from trailmark.streams.union.inputs import UnionInput
+from trailmark.streams.union.status import UnionStatusReader
 from trailmark.streams.union.unreachable import Unreached, keep_unreachable
 
 
@@ -100,3 +104,33 @@ def test_other_commands_say_that_there_are_no_rows(path: Path, run: Run, command
 def test_a_union_cannot_be_read(path: Path) -> None:
     with pytest.raises(tm.TrailmarkError, match="This is the path of a union"):
         tm.read_table(path)
+
+
+class _Hands:
+    """Nothing is done while it hangs."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Callable[[], Any], Future[Any]]] = []
+        self.hangs = True
+
+    def begin(self, work: Callable[[], Any]) -> Future[Any]:
+        self.begun.append((work, Future()))
+        return self.begun[-1][1]
+
+    def wait(self, begun: Sequence[Future[Any]], seconds: float | None) -> None:
+        for work, future in self.begun:
+            if not self.hangs and not future.done():
+                future.set_result(work())
+
+
+def test_a_stream_that_hangs_is_looked_at_once(path: Path) -> None:
+    """Whoever looks for days must not have a thread for every look."""
+    hands = _Hands()
+    reader = UnionStatusReader(LocalStorage(path), hands=hands)
+    for _ in range(3):
+        assert [each.problem for each in reader.read().inputs] == 2 * ["no answer within 5 s"]
+    assert len(hands.begun) == 2
+    hands.hangs = False
+    hands.wait([], None)
+    assert [each.newest for each in reader.read().inputs] == [0, 0]
+    assert len(hands.begun) == 4

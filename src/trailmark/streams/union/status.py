@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from trailmark.status.read_only import ReadOnly
 from trailmark.streams.boundaries import later
 from trailmark.streams.description import is_stream
 from trailmark.streams.status import StreamStatusReader
-from trailmark.streams.union.asking import InThreads
+from trailmark.streams.union.asking import Hands, InThreads
 from trailmark.streams.union.decision import NOTHING_YET, Decision, Reached
 from trailmark.streams.union.decisions import newest_decision
 from trailmark.streams.union.description import UnionDescription
@@ -136,11 +137,15 @@ def _boundary(each: InputStatus) -> tuple[bool, int]:
 
 
 class UnionStatusReader:
-    """Makes one picture after another."""
+    """Makes one picture after another. A stream that hangs is not looked at again meanwhile."""
 
-    def __init__(self, storage: Storage, *, clock: Clock = wall_clock_us) -> None:
+    def __init__(
+        self, storage: Storage, *, clock: Clock = wall_clock_us, hands: Hands | None = None
+    ) -> None:
         self._storage = ReadOnly(storage)
         self._clock = clock
+        self._hands = hands or InThreads()
+        self._looks: dict[str, Future[InputStatus]] = {}
         meta = read_meta(self._storage)
         if meta is None:
             raise Origin(META_PATH).mismatch(0, "the description is gone")
@@ -154,30 +159,31 @@ class UnionStatusReader:
             decision = newest_decision(self._storage)
         except LogError as error:
             problem = error.line
-        inputs = _looks(self._union.paths, decision, read_unreachable(self._storage))
+        inputs = self._inputs(decision, read_unreachable(self._storage))
         return UnionStatus(self._clock(), self._log_id, self._union, decision, inputs, problem)
 
-
-def _looks(
-    paths: Mapping[str, str], decision: Decision, unreached: Mapping[str, Unreached]
-) -> tuple[InputStatus, ...]:
-    """All streams, side by side: what hangs is left as it is."""
-    hands = InThreads()
-    looks = {
-        name: hands.begin(partial(_look, name, path, decision.inputs.get(name)))
-        for name, path in paths.items()
-    }
-    hands.wait([*looks.values()], _PATIENCE_S)
-    late = f"no answer within {_PATIENCE_S} s"
-    return tuple(
-        replace(
-            look.result()
-            if look.done()
-            else InputStatus(name, paths[name], decision.inputs.get(name), problem=late),
-            unreached=unreached.get(name),
+    def _inputs(
+        self, decision: Decision, unreached: Mapping[str, Unreached]
+    ) -> tuple[InputStatus, ...]:
+        """All streams, side by side."""
+        begun = {
+            name: self._hands.begin(partial(_look, name, path, decision.inputs.get(name)))
+            for name, path in self._union.paths.items()
+            if name not in self._looks or self._looks[name].done()
+        }
+        self._looks |= begun
+        self._hands.wait([*begun.values()], _PATIENCE_S)
+        late = f"no answer within {_PATIENCE_S} s"
+        return tuple(
+            replace(
+                look.result()
+                if name in begun and look.done()
+                else InputStatus(name, path, decision.inputs.get(name), problem=late),
+                unreached=unreached.get(name),
+            )
+            for name, path in self._union.paths.items()
+            for look in [self._looks[name]]
         )
-        for name, look in looks.items()
-    )
 
 
 def _look(name: str, path: str, reached: Reached | None) -> InputStatus:

@@ -111,7 +111,9 @@ class Lease:
         """Takes the lease if it is free or has run out; whether this process has it now."""
         seen = self.look()
         if seen is not None and seen.is_of(self.holder):
-            return self._keep(seen)  # the answer to an earlier attempt was lost
+            # The answer to an earlier attempt was lost. Where it would come too late, nobody else
+            # may be there who waits for the end of this term.
+            return self._keep(seen) or self._say(_after(seen))
         if self.runs_out_in_us > 0:
             return False
         number, turn = (0, 0) if seen is None else (seen.number + 1, seen.turn + 1)
@@ -126,8 +128,11 @@ class Lease:
     def release(self) -> None:
         """Gives the lease back: who waits need not wait for the end of the term."""
         own, self._own = self._own, None
-        if own is not None:
-            self._publish(_after(own, is_released=True))
+        if own is None or self._publish(_after(own, is_released=True)):
+            return
+        newest = self.look()
+        if newest is not None and newest.is_of(self.holder):  # a renewal whose answer was lost
+            self._publish(_after(newest, is_released=True))
 
     def _say(self, term: Term) -> bool:
         self._publish(term)
@@ -138,10 +143,10 @@ class Lease:
         self._own = None
         return False
 
-    def _publish(self, term: Term) -> None:
+    def _publish(self, term: Term) -> bool:
         if self._tried[0] != term.number:  # else it may be there already, and count since then
             self._tried = (term.number, self._now_us())
-        publish_term(self._storage, term)
+        return publish_term(self._storage, term)
 
     def _keep(self, term: Term) -> bool:
         number, tried_us = self._tried

@@ -123,6 +123,52 @@ def test_an_answer_that_was_lost_is_found_and_counts_from_when_it_was_asked() ->
     assert found > 0, "some of them were carried out"
 
 
+def test_one_that_is_alone_has_it_again_however_late_it_finds_what_it_published() -> None:
+    found = 0
+    for call in range(1, 40):
+        world = _World()
+        a = world.process("a")
+        world.disk.lose_answer(call, errno.EIO)
+        try:
+            assert a.take()
+        except StorageError:
+            found += newest_term(world.disk.storage()) is not None
+            world.now_us += 10 * SECOND  # as long as nobody answers
+            assert a.take() or a.take(), "the first may count from when it was tried"
+            assert a.is_held
+        world.disk.relax()
+    assert found > 0, "some of them were carried out"
+
+
+def test_what_is_given_back_after_a_lost_answer_is_free_at_once() -> None:
+    found = 0
+    for call in range(1, 40):
+        world = _World()
+        a, other = world.process("a"), world.process("other")
+        assert a.take()
+        before = newest_term(world.disk.storage())
+        world.disk.lose_answer(call, errno.EIO)
+        try:
+            assert a.renew()
+        except StorageError:
+            found += newest_term(world.disk.storage()) != before
+        world.disk.relax()
+        a.release()
+        assert other.take()
+    assert found > 0, "some of them were carried out"
+
+
+def test_what_another_one_has_taken_is_not_given_back(world: _World) -> None:
+    a, other = world.process("a"), world.process("other")
+    assert a.take()
+    assert not other.take()
+    world.now_us += SECOND
+    assert other.take()
+    a.release()
+    assert other.renew()
+    assert a.own is None
+
+
 def test_the_time_that_a_publication_takes_counts(world: _World) -> None:
     a = world.process("a")
     link = world.disk.link

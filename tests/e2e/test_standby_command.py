@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,8 +33,10 @@ class _Site:
         self.root = root
         self._until_the_end = until_the_end
 
-    def start(self, name: str, script: str = _SERVICE) -> subprocess.Popen[str]:
-        arguments = ["--lease", "lease", "--term", "500 ms", "--name", name]
+    def start(
+        self, name: str, script: str = _SERVICE, grace: str = "10 seconds"
+    ) -> subprocess.Popen[str]:
+        arguments = ["--lease", "lease", "--term", "500 ms", "--name", name, "--grace", grace]
         process = subprocess.Popen(
             [_COMMAND, "standby", *arguments, "--", "sh", "-c", script],
             cwd=self.root,
@@ -132,6 +134,45 @@ def test_of_several_that_start_at_once_one_runs_and_a_command_that_ends_ends_it(
     codes = [each.wait(_PATIENCE_S) for each in begun]
     assert codes == [3, 3, 3], "each had its turn"
     assert sorted(site.story) == [f"began {name}" for name in names]
+
+
+def test_what_a_command_has_started_ends_before_another_one_has_its_turn(site: _Site) -> None:
+    """Also what does not want to, behind a command that has ended."""
+    child = "(trap '' TERM; while true; do echo $NAME >> ticks; sleep 0.01; done) &"
+    first = site.start("first", f"{child} sleep 0.5; exit 3", grace="200 ms")
+    assert first.wait(_PATIENCE_S) == 3
+    ticks = site.root / "ticks"
+    written = ticks.read_text()
+    assert written
+    second = site.start("second")
+    site.wait_for("began second")
+    assert ticks.read_text() == written
+    second.terminate()
+    assert second.wait(_PATIENCE_S) == 7
+
+
+def test_a_closed_terminal_ends_one_that_waits_but_nothing_that_ignores_it(site: _Site) -> None:
+    with _ignored(signal.SIGHUP):
+        first = site.start("first")
+    site.wait_for("began first")
+    second = site.start("second")
+    wait_until("it waits", lambda: len(_waiting(site)) == 1, _PATIENCE_S)
+    second.send_signal(signal.SIGHUP)
+    assert second.wait(_PATIENCE_S) == 128 + signal.SIGHUP
+    first.send_signal(signal.SIGHUP)
+    first.terminate()
+    assert first.wait(_PATIENCE_S) == 7
+    assert site.story == ["began first", "ended first"]
+
+
+@contextmanager
+def _ignored(number: signal.Signals) -> Iterator[None]:
+    """Processes that are started now ignore it, as under nohup."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def test_what_cannot_be_run_is_told_in_one_line(site: _Site) -> None:

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -24,7 +25,8 @@ from trailmark.settings import SECOND, parse_duration
 
 _log = logging.getLogger("trailmark")
 
-#: What is passed on to the command; the first two also end the waiting.
+#: What is passed on to the command; the first two also end the waiting, and so does a terminal that
+#: is closed.
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _FORWARDED = (*_ENDING, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 _PAUSE_S = 0.05
@@ -81,26 +83,46 @@ def _serve(
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    """In a process group of its own, which does not outlive this process where that can be had."""
+    """In a process group of its own. It does not outlive this process where that can be had; what
+    it starts itself may."""
     die_with_parent = getattr(ctypes.CDLL(None), "prctl", None)
+    parent = os.getpid()
 
     def prepare() -> None:
         if die_with_parent is not None:
             die_with_parent(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it was too late to ask for that
+                os.kill(os.getpid(), signal.SIGKILL)
 
     return subprocess.Popen(command, start_new_session=True, preexec_fn=prepare)
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    if process.poll() is not None:
+    """Ends the command and what it has started, which may be there when the command is not."""
+    if not _is_there(process):
         return
     _send(process, signal.SIGTERM)
-    try:
-        process.wait(grace_s)
-    except subprocess.TimeoutExpired:
-        _log.warning("process %d does not end, and is killed", process.pid)
+    until_s = time.monotonic() + grace_s
+    while _is_there(process) and time.monotonic() < until_s:
+        time.sleep(_PAUSE_S)
+    if _is_there(process):
+        _log.warning("process %d, or what it has started, does not end: killed", process.pid)
         _send(process, signal.SIGKILL)
-        process.wait()
+    process.wait()
+
+
+def _is_there(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the command or something that it has started runs."""
+    # What has ended counts until somebody has asked for it.
+    if process.poll() is not None:
+        with suppress(ChildProcessError):  # others' orphans are only ours in a container
+            while os.waitpid(-process.pid, os.WNOHANG)[0]:
+                pass
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _send(process: subprocess.Popen[bytes], number: int) -> None:
@@ -140,15 +162,16 @@ class _Signals:
             _send(process, self.ended_by)  # came while it was being started
 
     def _take(self, number: int, _: FrameType | None) -> None:
-        if number in _ENDING:
-            self.ended_by = number
         process = self._process
+        if number in _ENDING or (number == signal.SIGHUP and process is None):
+            self.ended_by = number
         if process is not None:
             _send(process, number)
 
     def __enter__(self) -> _Signals:
         for number in _FORWARDED:
-            self._before[number] = signal.signal(number, self._take)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                self._before[number] = signal.signal(number, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:

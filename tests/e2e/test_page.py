@@ -20,6 +20,8 @@ from tests.support.written import count_orders, write_logs
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine.commits import mark_committed
 from trailmark.log import LocalStorage
+from trailmark.log.readers import forget, register
+from trailmark.records import Stream
 from trailmark.settings import Durability, LogSettings
 from trailmark.streams.union.answering import Answering
 from trailmark.windows import functions as f
@@ -232,6 +234,59 @@ def test_names_from_logs_are_shown_as_text(browser: Browser, tmp_path: Path) -> 
         assert browser.complaints() == []
 
 
+def test_what_cannot_be_read_at_first_is_shown_in_full_once_it_can(
+    browser: Browser, tmp_path: Path
+) -> None:
+    logs = write_logs(tmp_path / "orders", count_orders(3), buckets=1)
+    meta = logs.path / "meta.json"
+    whole = meta.read_bytes()
+    meta.write_bytes(b"{}")
+    with served(logs.path) as url:
+        browser.open(url)
+        browser.wait_for_text("1 of 1 need a look")
+        meta.write_bytes(whole)
+        browser.wait_for_text("aggregate by item")
+        browser.wait_for("document.querySelectorAll('figure canvas').length === 2")
+        browser.run("document.querySelector('tbody button').click()")
+        browser.wait_for_text(r"bucket 0, now \d+")
+        assert browser.complaints() == []
+
+
+def test_a_table_goes_with_what_it_is_about(browser: Browser, tmp_path: Path) -> None:
+    logs = write_logs(tmp_path / "orders", count_orders(3), buckets=1)
+    storage = LocalStorage(logs.path)
+    register(storage, "copies", Stream.OUTPUT, 1)
+    with served(logs.path) as url:
+        browser.open(url)
+        browser.wait_for_text("copies")
+        tables = browser.run("return document.querySelectorAll('table').length")
+        forget(storage, "copies")
+        browser.wait_for("!document.body.innerText.includes('copies')")
+        assert browser.run("return document.querySelectorAll('table').length") == tables - 1
+        assert browser.complaints() == []
+
+
+_TWO_DAYS = """
+    return import("/charts.js").then(({Charts}) => {
+        const charts = new Charts();
+        charts.pick("0");
+        for (let at = 0; at < 2 * 86400; at += 2)
+            charts.addPicked({at_us: [at * 1e6], predicted_us: [7]});
+        return charts.picked.size;
+    });
+"""
+
+
+def test_a_bucket_that_was_picked_days_ago_is_kept_for_an_hour(
+    browser: Browser, tmp_path: Path
+) -> None:
+    logs = write_logs(tmp_path / "orders", count_orders(1), buckets=1)
+    with served(logs.path) as url:
+        browser.open(url)
+        browser.wait_for_text("aggregate by item")
+        assert browser.run(_TWO_DAYS) == 1_800
+
+
 def test_elsewhere_a_token_is_asked_for(browser: Browser, tmp_path: Path) -> None:
     logs = write_logs(tmp_path / "orders", count_orders(3))
     with served(logs.path, "--host", "0.0.0.0") as url:
@@ -252,3 +307,6 @@ def test_elsewhere_a_token_is_asked_for(browser: Browser, tmp_path: Path) -> Non
         browser.open(address)  # the cookie is enough from now on
         browser.wait_for_text("aggregate by item")
         assert browser.run("return document.cookie") == ""
+        browser.open(f"{address}#token={token}")
+        browser.wait_for("location.hash === ''")
+        browser.wait_for_text("aggregate by item")

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -221,11 +220,13 @@ class _Server(ThreadingHTTPServer):
         return f"trailmark-{self.server_port}"
 
     def _cookie(self, handler: BaseHTTPRequestHandler) -> str:
-        try:
-            cookie = SimpleCookie(handler.headers.get("Cookie", "")).get(self.cookie_name)
-        except CookieError:
-            return ""
-        return "" if cookie is None else cookie.value
+        # Not by a parser, which stops at the first one that breaks a rule: others' come along.
+        cookies = (each.strip().partition("=") for each in _cookies(handler))
+        return next((value for name, _, value in cookies if name == self.cookie_name), "")
+
+
+def _cookies(handler: BaseHTTPRequestHandler) -> list[str]:
+    return ";".join(handler.headers.get_all("Cookie", [])).split(";")
 
 
 class _Handler(BaseHTTPRequestHandler):

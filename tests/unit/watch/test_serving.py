@@ -124,6 +124,14 @@ def test_the_token_comes_as_bearer_and_then_as_a_cookie(guarded: Serving) -> Non
     assert "Set-Cookie" not in again[2]
 
 
+@pytest.mark.parametrize("other", ['x={"a":1}', "no name", "a[0]=1", "", "caf\xe9=1"])
+def test_cookies_of_others_on_this_host_do_not_hide_the_token(guarded: Serving, other: str) -> None:
+    own = f"trailmark-{guarded.port}={TOKEN}"
+    for cookies in (f"{other}; {own}", f"{own}; {other}"):
+        assert _ask(guarded, "/api", Cookie=cookies)[0] == 200
+    assert _ask(guarded, "/api", Cookie=f"{other}; x{own}")[0] == 401
+
+
 def test_nothing_is_logged(guarded: Serving, capsys: pytest.CaptureFixture[str]) -> None:
     _ask(guarded, "/api", Authorization=f"Bearer {TOKEN}")
     _ask(guarded, f"/api?token={TOKEN}")

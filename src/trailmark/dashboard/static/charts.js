@@ -108,6 +108,11 @@ export class Charts {
 
   addPicked(found) {
     found.at_us.forEach((at, place) => this.picked.set(at, found.predicted_us[place]));
+    const start = (found.at_us.at(-1) ?? 0) - HOUR;
+    for (const at of this.picked.keys()) {
+      if (at > start) break; // the oldest come first
+      this.picked.delete(at);
+    }
     const now = found.predicted_us.at(-1);
     if (now !== undefined) setText(this.pickedWords, `bucket ${this.bucket}, now ${duration(now)}`);
     this.draw();

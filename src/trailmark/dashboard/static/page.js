@@ -12,6 +12,7 @@ let graph = null;
 class Place {
   constructor(data) {
     this.id = data.id;
+    this.kind = data.kind;
     this.tables = new Map();
     this.name = make("h2", { id: `${data.id}-name` });
     this.state = make("span");
@@ -47,6 +48,13 @@ class Place {
       }
       this.tables.get(table.name).show(table);
     }
+    const here = new Set(data.tables.map((table) => table.name));
+    for (const [name, table] of this.tables) {
+      if (!here.has(name)) {
+        table.element.remove();
+        this.tables.delete(name);
+      }
+    }
   }
 
   async pick(bucket) {
@@ -73,9 +81,12 @@ function show(data) {
   document.title = data.state === "bad" || data.state === "warning" ? `! ${data.summary} - Trailmark` : "Trailmark";
   showAttention(data.places);
   for (const place of data.places) {
-    if (!places.has(place.id)) {
+    const before = places.get(place.id);
+    if (before?.kind !== place.kind) { // new, or of no known kind until now
       places.set(place.id, new Place(place));
-      byId("places").append(places.get(place.id).element);
+      const { element } = places.get(place.id);
+      if (before) before.element.replaceWith(element);
+      else byId("places").append(element);
     }
     places.get(place.id).show(place, data.history[place.id]);
   }
@@ -171,12 +182,23 @@ async function enter(token) {
   return answer.ok;
 }
 
+let given = null;
+
+// It does not stay where it can be read over a shoulder, or kept among the pages that were seen.
+function takeToken() {
+  const found = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (found === null) return;
+  given = found;
+  history.replaceState(null, "", location.pathname);
+}
+
 async function ask() {
+  takeToken();
   const answer = await fetch(`/api/now?seen=${seen}&after=${newest}`);
   if (answer.status === 401) {
-    const given = new URLSearchParams(location.hash.slice(1)).get("token");
-    if (given) history.replaceState(null, "", location.pathname);
-    if (given && (await enter(given))) return;
+    const token = given;
+    given = null;
+    if (token && (await enter(token))) return;
     byId("enter").hidden = false;
     return;
   }

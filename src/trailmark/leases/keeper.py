@@ -23,7 +23,7 @@ _RENEWALS, _LOOKS = 4, 8
 _SHORTEST_BEAT_US, _LONGEST_BEAT_US = SECOND, 2 * SECOND
 #: Now and then a holder looks for those who are gone.
 _SWEEP_TERMS = 20
-#: How long the end waits for a storage that does not answer.
+#: How long a storage that does not answer is waited for, at the end and by whoever asks.
 _PATIENCE_S = 10.0
 
 
@@ -58,13 +58,14 @@ class Keeper:
         self._state = Keeping.WAITING
         self._changed = threading.Condition()
         self._ends = threading.Event()
+        self._woken = threading.Event()
         self._readiness = ""
         self._beats = 0
         self._beaten_us: float | None = None
         self._swept_us = boot_us()
         self._problem = ""
         self._waits_for: str | None = None
-        self._renewals = 0
+        self._asked = self._answered = 0
         self._now_us: MonotonicClock = boot_us
         self._thread = threading.Thread(target=self._run, name="trailmark lease", daemon=True)
 
@@ -102,19 +103,21 @@ class Keeper:
             return self.state
 
     def is_still_held(self) -> bool:
-        """Whether the lease is this process's, as a renewal that begins from now on finds; also if
-        no renewal succeeds."""
+        """Whether the lease is this process's, as a renewal finds that begins now; also if none
+        succeeds while somebody can wait for it."""
         with self._changed:
-            enough = self._renewals + 2  # one may be under way
+            self._asked += 1
+            mine = self._asked
+            self._woken.set()
             self._changed.wait_for(
-                lambda: self.state is not Keeping.HELD or self._renewals >= enough,
-                _PATIENCE_S + 2 * self._term_us / SECOND,
+                lambda: self.state is not Keeping.HELD or self._answered >= mine, _PATIENCE_S
             )
             return self.state is Keeping.HELD
 
     def end(self) -> None:
         """Waits no more, and gives back what it has."""
         self._ends.set()
+        self._woken.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
         try:
@@ -145,7 +148,8 @@ class Keeper:
                 self._complain(error)
             # From when it began: a slow storage must not make renewals rare.
             spent_us = self._now_us() - began_us
-            self._ends.wait(max(0.0, pause_us - spent_us) / SECOND)
+            self._woken.wait(max(0.0, pause_us - spent_us) / SECOND)
+            self._woken.clear()  # now: why it was woken is looked at next
 
     def _wait(self) -> float:
         self._beat()
@@ -168,6 +172,7 @@ class Keeper:
         return self._term_us / _RENEWALS
 
     def _keep(self) -> float:
+        asked = self._asked  # whoever asks while it is under way means the next one
         if not self._lease.renew():
             _log.error(
                 "lease %s: lost by %s; %s has it and goes on",
@@ -178,7 +183,7 @@ class Keeper:
             self._become(Keeping.LOST)
             return 0.0
         with self._changed:
-            self._renewals += 1
+            self._answered = asked
             self._changed.notify_all()
         now_us = self._now_us()
         if now_us - self._swept_us > _SWEEP_TERMS * self._term_us:

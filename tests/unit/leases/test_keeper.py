@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 from tests.support.spark_runs import wait_until
 from trailmark.errors import StorageError
-from trailmark.leases import Holder, Keeper, Keeping, open_lease
+from trailmark.leases import Holder, Keeper, Keeping, Term, newest_term, open_lease
+from trailmark.leases.terms import publish_term
 from trailmark.log import Entry, LocalStorage, Part
-from trailmark.settings import Durability
+from trailmark.settings import SECOND, Durability
 
 _TERM_US = 400_000
 
@@ -88,6 +90,23 @@ def test_one_that_is_cut_off_is_replaced_and_knows_by_its_clock_before(
     told = [line for line in caplog.messages if "cannot be renewed" in line]
     assert len(told) == 1, "once, not at every attempt"
     assert sum(" lost by a " in line for line in caplog.messages) == 1
+
+
+def test_whoever_asks_is_told_at_once_however_long_a_term_is(tmp_path: Path) -> None:
+    path, storage = open_lease(tmp_path / "lease")
+    keeper = Keeper(path, storage, Holder("a" * 32, "a", "host", 1), 600 * SECOND)
+    keeper.start()
+    try:
+        assert keeper.wait_while(Keeping.WAITING, 30) is Keeping.HELD
+        began_s = time.monotonic()
+        assert all(keeper.is_still_held() for _ in range(3))
+        before = newest_term(storage)
+        assert before is not None
+        publish_term(storage, Term(before.number + 1, Holder("b" * 32, "b", "host", 2)))
+        assert not keeper.is_still_held()
+        assert time.monotonic() - began_s < 10, "a renewal every 150 s would not do"
+    finally:
+        keeper.end()
 
 
 def test_one_that_waits_and_is_cut_off_changes_nothing(pair: _Pair) -> None:

@@ -41,13 +41,27 @@ class _OnePutAtATime:
         return answer
 
 
+class _OnlyBelow(_OnePutAtATime):
+    """Objects elsewhere are not even looked at, as with rights for a prefix alone."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        _, _, key = environ["PATH_INFO"].lstrip("/").partition("/")
+        if not key or f"{key}/".startswith(f"{self._prefix}/"):
+            return super().__call__(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "application/xml")])
+        return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
+
+
 @contextmanager
-def s3_server() -> Iterator[str]:
-    """Runs a server; gives its endpoint."""
+def s3_server(only_below: str | None = None) -> Iterator[str]:
+    """Runs a server, which may refuse all keys but those below one; gives its endpoint."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server(
-        "127.0.0.1", 0, _OnePutAtATime(), threaded=True, request_handler=MotoRequestHandler
-    )
+    app = _OnePutAtATime() if only_below is None else _OnlyBelow(only_below)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

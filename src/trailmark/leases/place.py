@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
-from trailmark.errors import SettingError, UnknownFormat
+from trailmark.errors import NoPermission, SettingError, UnknownFormat
 from trailmark.leases.terms import LONGEST_TERM_US, SHORTEST_TERM_US
 from trailmark.log import Storage, open_storage
 from trailmark.log.json_text import dump_guarded, load_guarded, read_text
@@ -80,7 +80,7 @@ def absolute(path: str) -> str:
 def _check_apart(path: str, storage: Storage) -> None:
     """Refuses a place that is something else's."""
     for place in [path, *_above(path)]:
-        if open_storage(place).exists(META_PATH):
+        if _holds_logs(place, is_own=place == path):
             inside = "the same path as" if place == path else "inside of"
             raise SettingError(
                 f"The lease would be {inside} the logs at {redacted(place)}.",
@@ -93,6 +93,15 @@ def _check_apart(path: str, storage: Storage) -> None:
             where="lease",
             fix="Give the lease a directory of its own, beside it.",
         )
+
+
+def _holds_logs(place: str, *, is_own: bool) -> bool:
+    try:
+        return open_storage(place).exists(META_PATH)
+    except NoPermission:
+        if is_own:
+            raise
+        return False  # rights for a prefix are enough; who may not look there has no logs there
 
 
 def _above(path: str) -> list[str]:

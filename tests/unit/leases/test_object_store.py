@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.support.object_store import new_bucket, s3_server, use_s3
 from trailmark.errors import SettingError
 from trailmark.leases import Fenced, Holder, Keeper, Keeping, Lease, Pass, open_lease
 from trailmark.log import open_storage
@@ -61,3 +62,13 @@ def test_no_lease_is_among_logs_in_a_bucket(s3_url: str) -> None:
     open_storage(f"{s3_url}/logs").publish("meta.json", [b"{}"])
     with pytest.raises(SettingError, match="inside of the logs at"):
         open_lease(f"{s3_url}/logs/deep/lease")
+
+
+def test_rights_for_a_prefix_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server(only_below="some/prefix") as endpoint:
+        use_s3(endpoint, monkeypatch)
+        path, storage = open_lease(f"{new_bucket()}/orders.lease")
+        assert Lease(storage, Holder("a", "a", "host", 1), SECOND).take()
+        open_storage(f"{path}/logs").publish("meta.json", [b"{}"])
+        with pytest.raises(SettingError, match="inside of the logs"):
+            open_lease(f"{path}/logs/lease")

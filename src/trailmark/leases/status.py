@@ -17,8 +17,9 @@ from trailmark.log import Clock, MonotonicClock, Storage, wall_clock_us
 from trailmark.settings import MILLISECOND, SECOND
 from trailmark.values import dataclass
 
-#: Nobody looks for longer, however long a term is.
-_LONGEST_LOOK_US = 3 * SECOND
+#: Nobody looks for longer, however long a term is; and for those who wait, who beat every two
+#: seconds at least, not for so long.
+_LONGEST_LOOK_US, _LONGEST_FOR_WAITING_US = 15 * SECOND, 3 * SECOND
 #: Who waits says so once in a term, or in a second where that is longer; in two at most.
 _BEATS = 1.5
 _PAUSE_US = 20 * MILLISECOND
@@ -148,7 +149,10 @@ class LeaseStatusReader:
             there |= {each for each in waiting if waiting[each] != waited.get(each)}
             watched_us = self._now_us() - began_us
             is_clear = renewed or term is None or term.is_released
-            if (is_clear and there >= waiting.keys()) or watched_us >= _longest_us(term):
+            longest_us = _longest_us(term)
+            all_there = there >= waiting.keys()
+            all_there |= watched_us >= min(longest_us, _LONGEST_FOR_WAITING_US)
+            if (is_clear and all_there) or watched_us >= longest_us:
                 break
             self._sleep(_PAUSE_US / SECOND)
         found = [WaitingStatus(each, token in there) for token, each in waiting.items()]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.unit.cli.conftest import Run
 from trailmark.leases import Holder, Keeper, Keeping, open_lease
+from trailmark.leases.status import LeaseStatus, LeaseStatusReader
 from trailmark.leases.terms import Term, publish_term
 from trailmark.leases.waiting import Waiting, say_waiting
 from trailmark.settings import SECOND
@@ -73,6 +75,43 @@ def test_a_lease_that_nobody_has_is_told_as_wrong(run: Run, tmp_path: Path) -> N
     assert "\x1b" not in run("status", path).out
     storage.publish(f"terms/{3:020d}.json", [b"no json"])
     assert "cannot be read" in run("status", path).out
+
+
+@dataclass
+class _Looked:
+    """Looks at a lease in a time of its own; ``renews_us`` apart, its holder says something."""
+
+    path: Path
+    term_us: int
+    renews_us: float = float("inf")
+    now_us: float = 0.0
+    number: int = 0
+
+    def status(self) -> LeaseStatus:
+        storage = open_lease(self.path)[1]
+
+        def say() -> None:
+            publish_term(storage, Term(self.number, Holder("a" * 32, "a", "h", 7), 0, self.term_us))
+
+        def sleep(seconds: float) -> None:
+            self.now_us += seconds * SECOND
+            if self.now_us > (self.number + 1) * self.renews_us:
+                self.number += 1
+                say()
+
+        say()
+        say_waiting(storage, Waiting(Holder("d" * 32, "dead", "host", 9), 5, "warm"))
+        return LeaseStatusReader(storage, now_us=lambda: self.now_us, sleep=sleep).read()
+
+
+def test_that_nobody_is_active_is_seen_with_terms_as_long_as_object_stores_want_them(
+    tmp_path: Path,
+) -> None:
+    dead = _Looked(tmp_path / "dead", 10 * SECOND)
+    assert not dead.status().is_sound
+    alive = _Looked(tmp_path / "alive", 10 * SECOND, renews_us=2.5 * SECOND)
+    assert alive.status().is_sound
+    assert alive.now_us < 4 * SECOND, "nobody waits longer for one that waits and is gone"
 
 
 @pytest.mark.parametrize("command", ["verify", "log", "trim"])

@@ -64,6 +64,9 @@ def _serve(
         if signals.ended_by is not None:
             return _BY_SIGNAL + signals.ended_by
         keeper.wait_while(Keeping.WAITING, _PAUSE_S)
+    if not keeper.is_held:
+        time.sleep(_PAUSE_S)  # its thread has failed, or it came too late: nothing was run
+        return None
     try:
         process = _start(command)
     except OSError as error:

@@ -104,7 +104,7 @@ def test_whoever_asks_is_told_at_once_however_long_a_term_is(tmp_path: Path) -> 
         assert before is not None
         publish_term(storage, Term(before.number + 1, Holder("b" * 32, "b", "host", 2)))
         assert not keeper.is_still_held()
-        assert time.monotonic() - began_s < 10, "a renewal every 150 s would not do"
+        assert time.monotonic() - began_s < 60, "a renewal every 150 s would not do"
     finally:
         keeper.end()
 

@@ -92,6 +92,7 @@ class _Case:
     heals: bool
     #: Looks at which the stream at a place does not answer, from one to before another, and how.
     cuts: list[tuple[int, int, int, int | None]]
+    idle_after: int | None
 
     @classmethod
     def of(cls, seed: int) -> _Case:
@@ -120,6 +121,7 @@ class _Case:
             rng.choice([0, 0, 0.02]),
             rng.random() < 0.7,
             _cuts(rng, len(writers), steps),
+            rng.choice([None, 1, 2 * LOOK, 5 * LOOK, 20 * LOOK]),
         )
 
 
@@ -154,6 +156,7 @@ class _Run:
             decisions_per_look=case.decisions_per_look,
             is_thinned=case.most_edges < 64,
             trims=case.trims,
+            idle_after=case.idle_after,
         )
         self.writers = [each for writers in case.writers for each in writers]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tests.support.streams import SetClock, Written, batch_of, written
-from tests.support.union import PlainInput, PlainUnion, UnionRow
+from tests.support.union import PlainIdleness, PlainInput, PlainUnion, UnionRow
 from tests.support.unreachable import Hands, Line
 from trailmark.log.readers import acknowledge, register
 from trailmark.streams import promises
@@ -60,6 +60,7 @@ class PlainAnswers:
 
     union: PlainUnion
     answering: Answering | None
+    idleness: PlainIdleness
     most_rows: int | None = None
     is_thinned: bool = False
     has_ended: bool = False
@@ -88,7 +89,17 @@ class PlainAnswers:
 
     @property
     def boundaries(self) -> list[int | None]:
-        """The slice that every stream has come to."""
+        """The slice that every stream has come to, or that the others have come to without it."""
+        return self.own_boundaries if self.has_ended else self.idleness.lifted(self.own_boundaries)
+
+    @property
+    def idle(self) -> set[int]:
+        """The streams that are not waited for. In the end they all are: nobody looks again."""
+        return set() if self.has_ended else self.idleness.idle(self.own_boundaries)
+
+    @property
+    def own_boundaries(self) -> list[int | None]:
+        """The slice that every stream has come to by itself."""
         interval = self.union.interval
         found = [self._boundary(place) for place in range(len(self.union.inputs))]
         return [None if each is None else each // interval * interval for each in found]
@@ -116,6 +127,8 @@ class PlainAnswers:
         if self.runs_since is not None:
             self.took = [*self.took, now - self.runs_since][-8:]
             self.runs_since = None
+        if self.answering is not None or not self.away:
+            self.idleness.go_on(self.own_boundaries)
         if self.answering is not None:
             self.ripe = max(self.ripe, now - self.wait)
 
@@ -150,14 +163,14 @@ class PlainAnswers:
 
     def look(self, now: int) -> None:
         """All that is there is seen now, if it was not before."""
+        self.idleness.look(now, self.away)
         for _, value in self.committed:
             if self.places[value] not in self.away:
                 self.seen.setdefault(value, now)
-        known = [each for each in self.boundaries if each is not None and not has_ended(each)]
+        own = self.own_boundaries
+        known = [each for each in own if each is not None and not has_ended(each)]
         # One that has ended is complete for all of its rows; beyond, it says nothing.
-        over = [
-            n for n, each in enumerate(self.boundaries) if has_ended(each) and n not in self.away
-        ]
+        over = [n for n, each in enumerate(own) if has_ended(each) and n not in self.away]
         known += [self._slice_end(time) for n in over for time, _ in self.union.inputs[n].in_time]
         if known:
             self.reached.append((max(known), now))
@@ -165,6 +178,7 @@ class PlainAnswers:
     def restart(self, answering: Answering | None) -> None:
         """Whoever looks from now on has not seen anything yet."""
         self.answering, self.has_ended = answering, False
+        self.idleness = PlainIdleness(self.union.inputs, self.idleness.after)
         self.seen, self.reached = {}, []
         self.took, self.runs_since, self.ripe = [], None, float("-inf")
 
@@ -191,7 +205,8 @@ class PlainAnswers:
             return due if is_less(self.complete, due) else None
         if self.choice == "suspend":
             return self.until
-        going_on = [each for each in self.boundaries if not has_ended(each)]
+        waited_for = [each for n, each in enumerate(self.boundaries) if n not in self.idle]
+        going_on = [each for each in waited_for if not has_ended(each)]
         passed = [each for each in going_on if each is not None and each >= self.until]
         at_once = min(passed) if passed and self.choice == "process" else None
         return latest(self.until, due, at_once)
@@ -211,6 +226,7 @@ class PlainAnswers:
         assert after.number == before.number + 1
         self.go_on(now)
         assert set(after.unreachable) == {str(place) for place in self.away}
+        assert set(after.idle) == {str(place) for place in self.idle}
         assert not self.away or self.answering is not None, "it waits for all"
         low = high = None
         if self.answering is not None and not self.has_ended:
@@ -279,7 +295,11 @@ class PlainAnswers:
             return
         is_missing = is_less(self.complete, ahead.until_us)
         assert after.phase is (Phase.UP_FAILURE if is_missing else Phase.STABILIZATION)
-        behind = [n for n, each in enumerate(self.boundaries) if is_less(each, ahead.until_us)]
+        behind = [
+            n
+            for n, each in enumerate(self.boundaries)
+            if is_less(each, ahead.until_us) and n not in self.idle
+        ]
         assert ahead.missing == tuple(str(n) for n in behind)
         assert ahead.began_us in self.began
         self.is_thinned = self.is_thinned or len(self.parts) >= _MOST_PARTS
@@ -387,13 +407,14 @@ class Life:
         self,
         delays: Sequence[dict[str, int | None]],
         interval: int,
-        answering: Answering,
+        answering: Answering | None,
         *,
         most_rows: int | None = None,
         delay: int = 0,
         decisions_per_look: int | None = None,
         is_thinned: bool = False,
         trims: bool = False,
+        idle_after: int | None = None,
     ) -> None:
         self.now, self.clock = 1_000 * LOOK, SetClock()
         retention = Retention(None, None, 1) if trims else None
@@ -406,7 +427,8 @@ class Life:
                 register(stream.storage, _READER, stream.log().identity.stream, 0)
             self.sources.append(Source(stream, line, PlainInput(delay), each))
         plain = PlainUnion([each.plain for each in self.sources], interval)
-        self.oracle = PlainAnswers(plain, answering, most_rows, is_thinned)
+        idleness = PlainIdleness(plain.inputs, idle_after)
+        self.oracle = PlainAnswers(plain, answering, idleness, most_rows, is_thinned)
         self.decision = NOTHING_YET
         self.stable: list[UnionRow] = []
         self.tentative: list[Given] = []  # ever
@@ -483,6 +505,7 @@ class Life:
             interval,
             most_rows,
             answering,
+            idle_after_us=self.oracle.idleness.after,
             now_us=lambda: self.now,
             clock=self.clock,
             hands=None if answering is None else self._hands,

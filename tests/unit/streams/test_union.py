@@ -18,7 +18,7 @@ import pytest
 from tests.support.meddling import Meddled
 from tests.support.seeds import reported, seeds
 from tests.support.streams import Written, batch_of, often, rows_by_batch, written
-from tests.support.union import PlainInput, PlainUnion, UnionRow
+from tests.support.union import PlainIdleness, PlainInput, PlainUnion, UnionRow
 from trailmark.errors import DamagedSegment, DataLoss, OtherQuery
 from trailmark.log import LocalStorage, Storage, TimeRange
 from trailmark.log.readers import acknowledge, register
@@ -52,6 +52,7 @@ class _Case:
     bytes_at_once: int
     steps: int
     trims: bool
+    idle_after: int | None
 
     @classmethod
     def of(cls, seed: int) -> _Case:
@@ -65,6 +66,7 @@ class _Case:
             rng.choice([1, 2_000, 1 << 24]),
             rng.randint(10, 60),
             rng.random() < 0.3,
+            rng.choice([None, None, 1, 5, 20]),
         )
 
 
@@ -120,6 +122,8 @@ class _Run:
     rng: random.Random
     inputs: list[_Input]
     plain: PlainUnion
+    idleness: PlainIdleness
+    now: int = 0
     decision: Decision = NOTHING_YET
     deciding: Deciding | None = None
     rows: list[UnionRow] = field(default_factory=list)
@@ -144,9 +148,10 @@ class _Run:
                 register(stream.storage, _READER, stream.log().identity.stream, 0)
             inputs.append(_Input(stream, PlainInput(case.delay), delays))
         plain = PlainUnion([each.plain for each in inputs], case.interval)
-        return cls(case, rng, inputs, plain)
+        return cls(case, rng, inputs, plain, PlainIdleness(plain.inputs, case.idle_after))
 
     def step(self) -> None:
+        self.now += self.rng.randint(0, 2)
         each = self.rng.choice(self.inputs)
         name = self.rng.choice(list(each.writers))
         what = self.rng.random()
@@ -173,7 +178,8 @@ class _Run:
 
     def look(self) -> None:
         """Decisions until nothing more is released, each read twice, and all rows right."""
-        self.plain.look()
+        self.idleness.look(self.now)
+        self.plain.look(self.idleness)
         while (found := self._deciding().next(self.decision)) != self.decision:
             assert found.number == self.decision.number + 1
             assert _is_less(self.decision.released_us, found.released_us)
@@ -181,8 +187,10 @@ class _Run:
             assert self.decision == found
             rows = self._read(before)
             if self.rng.random() < 0.3:
-                self.restart()
+                running, self.deciding = self.deciding, None
                 assert self._read(before) == rows, "repeated after a restart"
+                if self.case.idle_after is not None:
+                    self.deciding = running  # the other would have to wait first
             self.rows += rows
             if self.case.most_rows is None:
                 assert self.decision.released_us == self.plain.released
@@ -197,6 +205,7 @@ class _Run:
 
     def restart(self) -> None:
         self.deciding = None
+        self.idleness = PlainIdleness(self.plain.inputs, self.case.idle_after)
 
     def _acknowledge(self, each: _Input) -> None:
         place = self.inputs.index(each)
@@ -209,7 +218,13 @@ class _Run:
                 UnionInput(str(place), "/somewhere", each.stream.storage, self.case.delay)
                 for place, each in enumerate(self.inputs)
             ]
-            self.deciding = Deciding(inputs, self.case.interval, self.case.most_rows)
+            self.deciding = Deciding(
+                inputs,
+                self.case.interval,
+                self.case.most_rows,
+                idle_after_us=self.case.idle_after,
+                now_us=lambda: self.now,
+            )
         return self.deciding
 
     def _read(self, before: Decision) -> list[UnionRow]:

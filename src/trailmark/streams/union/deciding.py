@@ -14,6 +14,7 @@ from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
 from trailmark.streams.union.asking import Hands, InTurn
 from trailmark.streams.union.decision import Decision, Reached
+from trailmark.streams.union.idle import Idleness
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.looking import Looking, boundary_of
 from trailmark.streams.union.rows import Piece
@@ -41,6 +42,8 @@ class Deciding:
         About how many rows a batch has at most. A slice is not split.
     answering
         Within which bound it answers without streams that are missing; None waits for them.
+    idle_after_us
+        A stream that promises nothing, and has had nothing new for so long, is not waited for.
     now_us
         A clock that never goes back, by which rows wait.
     clock
@@ -56,6 +59,7 @@ class Deciding:
         most_rows: int | None = None,
         answering: Answering | None = None,
         *,
+        idle_after_us: int | None = None,
         now_us: MonotonicClock = monotonic_us,
         clock: Clock = wall_clock_us,
         hands: Hands | None = None,
@@ -72,6 +76,7 @@ class Deciding:
         self._long_us = max(2 * interval_us, 0 if answering is None else answering.within_us)
         self._pace = None if answering is None else Pace(answering.batch_us)
         self._patience = Patience(None if answering is None else answering.give_up_us)
+        self._idleness = Idleness(idle_after_us)
         self.looking = Looking(inputs, answering, hands or InTurn(), now_us, clock)
 
     def end_with_next_look(self) -> None:
@@ -83,18 +88,24 @@ class Deciding:
         """The decision after another one, or the same if nothing more can be released."""
         if self._pace is not None:
             self._pace.ended(start.number, self._now_us())
+        asked_us = self._now_us()
         looks = self.looking.looks(start)
+        self._idleness.saw(looks, self._now_us())
         away = [each.name for each in self._inputs if each.name not in looks]
         if away and self._answering is None:
             return start  # whoever waits for all of them waits for these, too
         standing = {name: start.inputs.get(name, look.at) for name, look in looks.items()}
         known = {each.name: boundary_of(each.name, start, looks) for each in self._inputs}
-        boundaries = {name: self._slice_of(boundary_us) for name, boundary_us in known.items()}
-        self._give_up(start, known, away)
+        own = {name: self._slice_of(boundary_us) for name, boundary_us in known.items()}
+        # Without another look nobody knows whether one is idle.
+        idle = frozenset() if self._ends else self._idleness.idle(looks, own, asked_us)
+        boundaries = own if self._ends else self._idleness.lifted(own)
         complete_us = _least(boundaries)
+        boundaries = {name: each for name, each in boundaries.items() if name not in idle}
+        self._give_up(start, {name: known[name] for name in boundaries}, away)
         # How far one has come that has ended says nothing about others.
         going_on = [each for each in boundaries.values() if not has_ended(each)]
-        due_us = self._due(looks, boundaries, self._wait_us(start.ahead, complete_us))
+        due_us = self._due(looks, own, self._wait_us(start.ahead, complete_us))
         until_us = self._until(start, complete_us, going_on, due_us)
         if not _is_later(complete_us, start.released_us) and not _is_later(
             until_us, start.until_us
@@ -127,7 +138,10 @@ class Deciding:
         for name, look in looks.items():
             reached[name] = _reached(standing[name], look, seen[name], released_us)
         late_rows = start.late_rows + late
-        found = Decision(start.number + 1, released_us, reached, late_rows, ahead, tuple(away))
+        resting = tuple(each.name for each in self._inputs if each.name in idle)
+        found = Decision(
+            start.number + 1, released_us, reached, late_rows, ahead, tuple(away), resting
+        )
         tell_of_phases(start, found)
         if self._pace is not None:
             rows = _rows_between(seen, start.released_us, released_us)
@@ -215,7 +229,7 @@ class Deciding:
         if self._ends:
             return  # without another look nobody knows whether one has moved since
         missing = () if start.ahead is None else start.ahead.missing
-        there = [name for name in missing if name not in away]
+        there = [name for name in missing if name in boundaries and name not in away]
         over = self._patience.is_over(there, boundaries, self._now_us())
         self.looking.end(over, start)
         away_us = {name: self.looking.away_us(name) for name in away}

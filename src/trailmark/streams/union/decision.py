@@ -93,6 +93,8 @@ class Decision:
         What was given out beyond ``released_us``, as tentative; None if nothing was.
     unreachable
         Streams that could not be reached: they stand where they stood, and nothing is read of them.
+    idle
+        Streams that were not waited for, because they promise nothing and had nothing new for long.
     """
 
     number: int = NO_BATCH
@@ -101,6 +103,7 @@ class Decision:
     late_rows: int = 0
     ahead: Ahead | None = None
     unreachable: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
     @property
     def phase(self) -> Phase:
@@ -124,27 +127,34 @@ class Decision:
             body["ahead"] = self.ahead.to_json()
         if self.unreachable:
             body["unreachable"] = list(self.unreachable)
+        if self.idle:
+            body["idle"] = list(self.idle)
         return body
 
     @classmethod
     def from_json(cls, stored: object) -> Decision:
         """From what is kept; raises ``KeyError`` or ``ValueError``."""
         body = object_of(stored)
-        inputs, unreachable = object_of(body["inputs"]), body.get("unreachable", [])
-        if not isinstance(unreachable, list) or len(unreachable) > MOST_PORTS:
-            raise ValueError("no list, or too many inputs")
+        inputs = object_of(body["inputs"])
         return cls(
             whole(body["number"], NO_BATCH, LARGEST_BATCH),
             _time(body["released_us"]),
             {name: Reached.from_json(each) for name, each in inputs.items()},
             whole(body["late_rows"], 0, LATEST),
             None if body.get("ahead") is None else Ahead.from_json(body["ahead"]),
-            tuple(text_of(name) for name in unreachable),
+            _names(body.get("unreachable", [])),
+            _names(body.get("idle", [])),
         )
 
 
 #: Before the first decision: nothing was looked at.
 NOTHING_YET = Decision()
+
+
+def _names(stored: object) -> tuple[str, ...]:
+    if not isinstance(stored, list) or len(stored) > MOST_PORTS:
+        raise ValueError("no list, or too many inputs")
+    return tuple(text_of(name) for name in stored)
 
 
 def _time(value: object) -> int | None:

@@ -64,13 +64,15 @@ class SeenBatch:
 class Look:
     """What a stream has at one moment: batches before ``end``, and a boundary if one is known.
 
-    ``at`` is where the union stood then, and ``latest_us`` the latest time that it has seen in
-    batches with rows which are not released, if it has asked for it.
+    ``at`` is where the union stood then, ``is_promised`` whether any writer promises something, and
+    ``latest_us`` the latest time that it has seen in batches with rows which are not released, if
+    it has asked for it.
     """
 
     at: Reached
     end: int
     boundary_us: int | None
+    is_promised: bool
     latest_us: int | None = None
 
 
@@ -173,10 +175,10 @@ class UnionInput:
         self._stood_at = standing_at(newest, heartbeats)
         if any(each.after >= end for each in heartbeats.values()):
             # Batches that a heartbeat speaks of cannot be seen yet, as after a power failure.
-            return Look(at, end, at.boundary_us)
+            return Look(at, end, at.boundary_us, is_promised=True)
         known = promised(newest, heartbeats)
         boundary_us = self._by_rows(at, end) if known is None else known.stream
-        return Look(at, end, boundary_us)
+        return Look(at, end, boundary_us, known is not None)
 
     def look_through(self, at: Reached | None, released_us: int | None) -> Look:
         """The same, and reads all that the decision after it asks for."""

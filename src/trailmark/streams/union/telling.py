@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trailmark import units
 from trailmark.streams.union.ahead import Phase
@@ -77,6 +77,18 @@ def tell_of_end(name: str, start: Decision, is_ended: bool) -> None:
             name,
             _time(None if reached is None else reached.boundary_us),
         )
+
+
+def tell_of_idle(idle: Collection[str], back: Collection[str], after_us: int) -> None:
+    """That streams are not waited for any more, or again."""
+    for name in sorted(idle):
+        _log.info(
+            "union: input %s has had nothing new for %s (idle_after). The others go on without it.",
+            name,
+            units.duration(after_us),
+        )
+    for name in sorted(back):
+        _log.info("union: input %s is waited for again.", name)
 
 
 def tell_of_timeless(name: str, batches: Sequence[SeenBatch]) -> None:

@@ -315,6 +315,7 @@ def test_what_cannot_be_a_union_is_refused_with_a_reason(
     refused("There is no stream at", inputs={"eu": eu, "mars": tmp_path / "mars"})
     refused("not 'time', but 'at'", time="time")
     refused("A slice has a length", interval="0 seconds")
+    refused("idle before it can be complete for a slice", idle_after="100 ms")
     refused("max_rows_per_trigger must be a number", max_rows_per_trigger=0)
     refused("is a stream that the union reads", path=eu)
     refused("cannot be the name of a reader|name", reader="a/b")

@@ -36,6 +36,7 @@ from trailmark.streams.union.answering import (
     check_choice,
 )
 from trailmark.streams.union.description import SOURCE, is_union
+from trailmark.streams.union.idle import parse_idle_after
 from trailmark.streams.view import open_view
 
 _log = logging.getLogger("trailmark")
@@ -61,6 +62,7 @@ def union(
     on_failure: OnFailure = "process",
     on_correction: OnCorrection = "process",
     give_up_after: str | timedelta | None = None,
+    idle_after: str | timedelta | None = None,
 ) -> DataFrame:
     """Several streams as one, ordered by time.
 
@@ -105,6 +107,11 @@ def union(
         An input that is missing, and has not moved for so long, is ended: the others go on without
         it, what there is of it counts, and whatever comes later is late, for all who read that
         stream. It cannot be undone. Without it the union waits for ever.
+    idle_after
+        An input whose writers promise nothing, and that has had nothing new for so long, is not
+        waited for: the others go on, and what comes to it later and is older than what they have
+        released is late. With its next rows it counts again. Inputs with promises are waited for
+        all the same. Without it a silent input holds all others.
 
     Returns
     -------
@@ -128,15 +135,17 @@ def union(
             columns[name] = _chosen(columns[name], each.columns, name, time)
     answering = _answering(answer_within, on_failure, on_correction, give_up_after)
     schema = _schema(columns, time, is_marked=answering is not None)
+    interval_us = _interval(interval)
     options = UnionOptions(
         paths.absolute(path, directory),
         given,
         time,
-        _interval(interval),
+        interval_us,
         parse_duration(delay, "delay"),
         None if reader is None else check_reader_name(reader),
         _most_rows(max_rows_per_trigger),
         answering,
+        None if idle_after is None else parse_idle_after(idle_after, interval_us),
     )
     _check_path(options, schema)
     register_once(session, UnionSource)

@@ -57,6 +57,7 @@ class UnionOptions:
     reader: str | None = None
     most_rows: int | None = None
     answering: Answering | None = None
+    idle_after_us: int | None = None
 
     def to_options(self) -> dict[str, str]:
         """As Spark takes them."""
@@ -71,6 +72,8 @@ class UnionOptions:
             given["reader"] = self.reader
         if self.most_rows is not None:
             given["mostRows"] = str(self.most_rows)
+        if self.idle_after_us is not None:
+            given["idleAfter"] = str(self.idle_after_us)
         if self.answering is not None:
             given[ANSWER_WITHIN] = str(self.answering.within_us)
             given["onFailure"] = self.answering.on_failure
@@ -83,6 +86,7 @@ class UnionOptions:
     def of(cls, options: Mapping[str, str]) -> UnionOptions:
         """From what Spark has."""
         most, within = options.get("mostRows"), options.get(ANSWER_WITHIN)
+        idle_after = options.get("idleAfter")
         answering = None
         if within is not None:
             choices = options["onFailure"], options["onCorrection"]
@@ -98,12 +102,14 @@ class UnionOptions:
             options.get("reader"),
             None if most is None else int(most),
             answering,
+            None if idle_after is None else int(idle_after),
         )
 
     def described(self, schema: pa.Schema) -> UnionDescription:
         """What is kept of a union with these columns. Of all streams the same ones are read.
 
         The mark is left out: a union that has waited so far may begin to answer, and the other way.
+        So may it go on without idle streams.
         """
         schemas = dict.fromkeys(self.paths, own_columns(schema))
         schema = pa.schema([field for field in schema if field.name != MARK])
@@ -145,6 +151,7 @@ class _Opened:
         schema: StructType,
         start: Decision,
         planned: Decision | None,
+        now_us: MonotonicClock,
     ) -> None:
         storage = open_to_write(options.path)
         create_or_open(storage, options.described(arrow_schema(schema)).to_meta())
@@ -158,6 +165,8 @@ class _Opened:
             options.interval_us,
             options.most_rows,
             options.answering,
+            idle_after_us=options.idle_after_us,
+            now_us=now_us,
             hands=None if options.answering is None else InThreads(),
         )
         self.decisions = Decisions(storage, start, planned)
@@ -277,7 +286,7 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self, start: Decision, planned: Decision | None = None) -> _Opened:
         if self._opened is None:
-            self._opened = _Opened(self._options, self._schema, start, planned)
+            self._opened = _Opened(self._options, self._schema, start, planned, self._now_us)
             if self._ends:
                 self._opened.deciding.end_with_next_look()
         return self._opened

@@ -19,6 +19,7 @@ from trailmark.streams.manifest import manifest_log
 from trailmark.streams.own_writer import OwnWriter
 from trailmark.streams.union.ahead import Ahead, Edge, Phase
 from trailmark.streams.union.answering import Answering
+from trailmark.streams.union.decision import NOTHING_YET
 from trailmark.streams.union.decisions import newest_decision
 
 _SCHEMA = StructType().add("at", "timestamp").add("item", "long").add("source", "string")
@@ -49,8 +50,10 @@ def writers(tmp_path: Path) -> list[OwnWriter]:
     return found
 
 
-def _reader(tmp_path: Path, clock: _Clock | None = None, **given: Any) -> UnionReader:
-    paths = {name: str(tmp_path / name) for name in ("a", "b")}
+def _reader(
+    tmp_path: Path, clock: _Clock | None = None, names: str = "ab", **given: Any
+) -> UnionReader:
+    paths = {name: str(tmp_path / name) for name in names}
     options = UnionOptions(str(tmp_path / "union"), paths, "at", 10, 0, **given)
     assert UnionOptions.of(options.to_options()) == options
     return UnionReader(options, _SCHEMA, clock or _Clock())
@@ -99,6 +102,27 @@ def test_rows_that_are_tentative_are_given_only_where_they_are_marked(
     marks = [batch["tentative"].to_pylist() for batch in marked.read(partition)]
     assert marks == [[True], [True]]
     assert _rows(_reader(tmp_path), start, end) == [], "else they would count as stable ones"
+
+
+def test_a_union_may_begin_to_go_on_without_idle_streams_and_stop(
+    tmp_path: Path, writers: list[OwnWriter]
+) -> None:
+    """It is no part of what the union is, and what was released stays so."""
+    writers[0].heartbeat("1970-01-01 00:00:00.000090")
+    _add(tm.stream_writer(tmp_path / "c", _STREAM, name="c", time_column="at"), 12, 14)
+    clock, start = _Clock(), NOTHING_YET.to_json()
+    released = []
+    for given in ({}, {"idle_after_us": 1_000_000}, {}):
+        reader = _reader(tmp_path, clock, "ac", **given)
+        end = reader.latestOffset(start)
+        clock.now_us += 1_000_000
+        end = reader.latestOffset(end)
+        rows = _rows(reader, start, end)
+        assert _rows(_reader(tmp_path, clock, "ac"), start, end) == rows
+        released.append((end["released_us"], rows))
+        start = end
+    rest = [(10, "a"), (12, "c"), (14, "c"), (20, "a"), (30, "a")]
+    assert released == [(10, []), (90, rest), (90, [])]
 
 
 def test_it_looks_no_more_often_than_is_worth_it(tmp_path: Path, writers: list[OwnWriter]) -> None:

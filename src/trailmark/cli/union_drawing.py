@@ -37,7 +37,8 @@ def _position(status: UnionStatus) -> str:
     if decision.released_us is not None:
         text = f"released up to {units.moment(decision.released_us)}, in batch {decision.number}"
     waits = "" if status.slowest is None else f", waits for {status.slowest.name}"
-    return f"{text}{waits}; late rows: {decision.late_rows:,}"
+    idle = f", idle: {', '.join(status.idle)}" if status.idle else ""
+    return f"{text}{waits}{idle}; late rows: {decision.late_rows:,}"
 
 
 def _phase(status: UnionStatus) -> list[str]:

@@ -62,6 +62,8 @@ def _row(each: InputStatus, status: UnionStatus) -> list[Cell]:
     reached, ahead = each.reached, status.decision.ahead
     is_missing = ahead is not None and each.name in ahead.missing
     state: Cell = ("missing", "warning") if is_missing else ("there", "good")
+    if each.name in status.idle:
+        state = "idle"
     if each.problem:
         state = ("cannot be read", "bad")
     return [

@@ -38,11 +38,14 @@ def path(tmp_path: Path) -> Path:
     return place
 
 
-def _decide(path: Path) -> None:
-    inputs = [
+def _inputs(path: Path) -> list[UnionInput]:
+    return [
         UnionInput(name, str(path), LocalStorage(path.parent / name), 0) for name in ("eu", "us")
     ]
-    decided = Deciding(inputs, SECOND).next(NOTHING_YET)
+
+
+def _decide(path: Path) -> None:
+    decided = Deciding(_inputs(path), SECOND).next(NOTHING_YET)
     Decisions(LocalStorage(path), NOTHING_YET).publish(NOTHING_YET, decided)
 
 
@@ -66,6 +69,27 @@ def test_a_union_says_for_whom_it_waits(path: Path, run: Run) -> None:
         11 * SECOND,
     )
     assert told["inputs"]["eu"]["reached"]["boundary_us"] == 31 * SECOND
+
+
+def test_a_stream_that_is_idle_is_not_waited_for(path: Path, run: Run) -> None:
+    """Until it has something again."""
+    shutil.rmtree(path.parent / "us")
+    given = {"name": "asia", "time_column": "time"}
+    asia = tm.stream_writer(path.parent / "us", ORDERS, **given)  # type: ignore[arg-type]
+    asia.append(batch_of(orders(1)))
+    now_us = 0
+    deciding = Deciding(_inputs(path), SECOND, idle_after_us=SECOND, now_us=lambda: now_us)
+    first = deciding.next(NOTHING_YET)
+    now_us = SECOND
+    second = deciding.next(first)
+    decisions = Decisions(LocalStorage(path), NOTHING_YET)
+    decisions.publish(NOTHING_YET, first)
+    decisions.publish(first, second)
+    released = "released up to 1970-01-01 00:00:31Z, in batch 1, waits for"
+    assert f"{released} eu, idle: us; late rows: 0" in run("status", path).out
+    assert run("status", path, "--json").json["idle"] == ["us"]
+    asia.append(batch_of(orders(2)))
+    assert f"{released} us; late rows: 0" in run("status", path).out
 
 
 def test_what_is_wrong_with_it_is_said(path: Path, run: Run) -> None:

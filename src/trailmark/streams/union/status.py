@@ -87,7 +87,19 @@ class UnionStatus:
         known = [each for each in self.inputs if each.reached is not None]
         if len(known) < 2 or len(known) < len(self.inputs):
             return None
-        return min(known, key=_boundary)
+        waited_for = [each for each in known if each.name not in self.idle]
+        return min(waited_for, key=_boundary, default=None)
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The streams that were not waited for, and have had nothing since."""
+        return tuple(
+            each.name
+            for each in self.inputs
+            if each.name in self.decision.idle
+            and each.reached is not None
+            and each.newest in (None, each.reached.end - 1)
+        )
 
     @property
     def is_sound(self) -> bool:
@@ -113,6 +125,7 @@ class UnionStatus:
             "phase": decision.phase.value,
             "ahead": None if decision.ahead is None else decision.ahead.to_json(),
             "waits_for": None if self.slowest is None else self.slowest.name,
+            "idle": list(self.idle),
             "inputs": {each.name: _described(each) for each in self.inputs},
             "problem": self.problem,
         }

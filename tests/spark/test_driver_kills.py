@@ -48,12 +48,21 @@ class Hits:
         if planned <= done:
             return
         self.batches += 1
-        logs = [
-            (newest_segments(query, path, "in"), newest_segments(query, path, "out"))
-            for path in operator_paths(query)
-        ]
-        self.operators += any(planned in given and min(out) < planned for given, out in logs)
-        self.hand_overs += any(planned in out for _, out in logs)
+        self.operators += is_at_work(query, planned)
+        self.hand_overs += any(planned in out for _, out in logs_of(query))
+
+
+def logs_of(query: Query) -> list[tuple[list[int], list[int]]]:
+    """The newest batches of the input and of the output of each operator, by bucket."""
+    return [
+        (newest_segments(query, path, "in"), newest_segments(query, path, "out"))
+        for path in operator_paths(query)
+    ]
+
+
+def is_at_work(query: Query, planned: int) -> bool:
+    """Whether an operator has the input of a batch, and not all of its output."""
+    return any(planned in given and min(out) < planned for given, out in logs_of(query))
 
 
 class Moment(Enum):
@@ -106,6 +115,11 @@ def strike(application: Application, kill: Kill, rng: random.Random) -> None:
         # One that is held before may stand in a batch that is replayed.
         application.wait_for_batch(kill.struck)
         hold_a_worker(application, kill.struck)
+        # Input is logged beside the work, and by then it may not be.
+        application.wait_until(
+            "its input is in the log",
+            lambda: is_at_work(kill.struck, newest_of(kill.struck, "offsets")),
+        )
     application.kill_driver(with_workers=kill.with_workers)
 
 

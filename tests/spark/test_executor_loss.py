@@ -1,4 +1,5 @@
-"""Executors in processes of their own: one is killed within a batch; a task has a twin."""
+"""Executors in processes of their own: one is killed within a batch, also of a union that has to do
+without a stream; a task has a twin."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from tests.support.spark_runs import (
     hold_a_worker,
     release,
 )
+from tests.support.stalled import Stalled
 
 
 def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace_in_the_results(
@@ -30,7 +32,11 @@ def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace
     orders.feed(10)
     queries = [make_query(tmp_path, orders, window) for window in ("count", "time")]
     application = Application(
-        tmp_path / "app", queries, master="local-cluster[2,1,1024]", conf=SMALL_EXECUTORS
+        tmp_path / "app",
+        queries,
+        master="local-cluster[2,1,1024]",
+        conf=SMALL_EXECUTORS,
+        serve=True,
     )
     killed: dict[str, int] = {}
     with application:
@@ -39,18 +45,29 @@ def test_an_executor_killed_in_the_middle_of_a_batch_is_replaced_without_a_trace
             worker = hold_a_worker(application, query)
             killed[query.name] = newest_of(query, "offsets")
             assert killed[query.name] > newest_of(query, "commits"), "the batch is not through"
-            executor = executor_of(worker)
-            application.kill(executor)
-            application.wait_until(
-                "there is another one",
-                lambda: len(application.executors()) == 2,
-            )
-            assert executor not in application.executors()
+            _replace_executor(application, worker)
             release(query)
+        application.wait_until("the end of both", lambda: application.outcomes() == [""])
+        stalled = Stalled(tmp_path)
+        running = stalled.start(application)
+        _replace_executor(application, stalled.hold("eu", range(45, 65)))
+        stalled.let_go()
+        stalled.go_on("asia", range(25, 65))
+        stalled.finish()
+        assert running.outcome() == ""
         application.finish()
+    stalled.assert_is_right()
     for query in queries:
         assert_sink_is_right(query, orders)
         assert killed[query.name] in {recovery.batch for recovery in recoveries(query)}
+
+
+def _replace_executor(application: Application, worker: int) -> None:
+    """Kills the one that a worker works for, and waits for the next."""
+    executor = executor_of(worker)
+    application.kill(executor)
+    application.wait_until("there is another one", lambda: len(application.executors()) == 2)
+    assert executor not in application.executors()
 
 
 def test_a_task_and_its_speculative_twin_give_one_result(tmp_path: Path) -> None:

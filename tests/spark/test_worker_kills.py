@@ -19,6 +19,7 @@ from tests.support.spark_orders import (
     recoveries,
 )
 from tests.support.spark_runs import Application, caught, hold_a_worker, release, set_trap
+from tests.support.stalled import Stalled
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,20 @@ def test_workers_killed_in_the_middle_of_a_batch_are_replaced_without_a_trace_in
         # The one that was killed had the table half changed. The other bucket had no part in it.
         whys = [recovery.why for recovery in found if recovery.batch == batch]
         assert whys == ["no whole table in the cache"], found
+
+
+def test_workers_killed_while_a_union_answers_without_a_stream_and_while_it_is_corrected(
+    tmp_path: Path, retrying: Application
+) -> None:
+    stalled = Stalled(tmp_path)
+    running = stalled.start(retrying)
+    retrying.kill(stalled.hold("eu", range(45, 65)))
+    stalled.let_go()
+    retrying.kill(stalled.hold("asia", range(25, 65)))
+    stalled.let_go()
+    stalled.finish()
+    assert running.outcome() == ""
+    stalled.assert_is_right()
 
 
 def test_workers_killed_at_any_moment_are_replaced_without_a_trace_in_the_results(

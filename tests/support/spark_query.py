@@ -13,7 +13,9 @@ input, one JSON line each, and run in the same application.
 Queries go over files of orders (see :mod:`tests.support.spark_runs`), one file a batch. One of the
 values is computed by a function that a test can reach into: whatever it lays into the query's
 ``trap`` directory happens once, in the middle of a batch (see :mod:`tests.support.traps`). A query
-whose window is ``chain`` has five operators instead (see :mod:`tests.support.spark_chain`).
+whose window is ``chain`` has five operators instead (see :mod:`tests.support.spark_chain`), and one
+whose window is ``union`` goes over streams, until it is told to end (see
+:mod:`tests.support.spark_union`).
 """
 
 from __future__ import annotations
@@ -21,23 +23,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
 from tests.support.spark_chain import chain
-from tests.support.traps import meet_traps
+from tests.support.spark_union import start_union
+from tests.support.traps import trapped_sum
 from trailmark.engine.progress import Progress
-from trailmark.windows.functions import AnyFunction, Function, State
+from trailmark.windows.functions import AnyFunction, Function
 from trailmark.windows.spec import Window
 
 COLUMNS = "item int, price bigint, weight double, time timestamp"
@@ -104,30 +104,6 @@ def values(query: Query) -> Mapping[str, AnyFunction]:
     return {**plain_values(), "trapped": trapped_sum("price", query.trap, query.slow_s)}
 
 
-def trapped_sum(column: str, trap: str, slow_s: float) -> tm.UserFunction:
-    """A sum that takes its time and walks into traps."""
-
-    def update(state: State, window: Any, prices: pa.Array) -> State:
-        meet_traps(trap)
-        time.sleep(slow_s)
-        is_priced = prices.is_valid().to_numpy(zero_copy_only=False)
-        total, count = state["total"].copy(), state["count"].copy()
-        np.add.at(total, window[is_priced], prices.drop_null().to_numpy())
-        np.add.at(count, window[is_priced], 1)
-        return {"total": total, "count": count}
-
-    return tm.UserFunction(
-        columns=[column],
-        state=pa.schema([("total", pa.int64()), ("count", pa.int64())]),
-        result_type=pa.int64(),
-        init=lambda n: {"total": np.zeros(n, np.int64), "count": np.zeros(n, np.int64)},
-        update=update,
-        merge=lambda a, b: {name: a[name] + b[name] for name in a},
-        result=lambda state: pa.array(state["total"], mask=state["count"] == 0),
-        name="trapped_sum",
-    )
-
-
 def open_session(config: Config) -> SparkSession:
     """A session that needs no network and writes nothing outside of its directory."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -148,6 +124,8 @@ def open_session(config: Config) -> SparkSession:
 
 
 def start(spark: SparkSession, query: Query) -> StreamingQuery:
+    if query.window == "union":
+        return start_union(query)
     rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(query.input)
     results = chain(rows, query) if query.window == "chain" else aggregate(rows, query)
     return (

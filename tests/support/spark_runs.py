@@ -417,6 +417,11 @@ def release(query: Query | Step) -> None:
 def hold_a_worker(application: Application, query: Query | Step) -> int:
     """The process id of a worker that now stands still in the middle of a batch."""
     set_trap(query, "hold")
+    return held_worker(application, query)
+
+
+def held_worker(application: Application, query: Query | Step) -> int:
+    """The process id of the worker that is held by a trap, once it has met it."""
     application.wait_until("a worker is held", lambda: bool(caught(query, "hold")))
     (pid,) = caught(query, "hold")
     return pid

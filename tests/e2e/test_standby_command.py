@@ -36,7 +36,7 @@ class _Site:
     def start(
         self, name: str, script: str = _SERVICE, grace: str = "10 seconds"
     ) -> subprocess.Popen[str]:
-        arguments = ["--lease", "lease", "--term", "500 ms", "--name", name, "--grace", grace]
+        arguments = ["--lease", "lease", "--term", "2 seconds", "--name", name, "--grace", grace]
         process = subprocess.Popen(
             [_COMMAND, "standby", *arguments, "--", "sh", "-c", script],
             cwd=self.root,

@@ -23,7 +23,7 @@ from trailmark.leases.waiting import all_waiting
 
 #: Spark takes half a minute to start on a busy machine.
 PATIENCE_S = 240.0
-TERM = "1 second"
+TERM = "3 seconds"
 #: Files that are there before anything is done to the active one, and so many more while it is.
 _AHEAD = 4
 

@@ -16,6 +16,7 @@ from tests.support.union import PlainIdleness, PlainInput, PlainUnion, UnionRow
 from tests.support.unreachable import Hands, Line
 from trailmark.log.readers import acknowledge, register
 from trailmark.streams import promises
+from trailmark.streams.asking import Unreached
 from trailmark.streams.heartbeats import newest_heartbeats
 from trailmark.streams.promises import has_ended
 from trailmark.streams.retention import Retention
@@ -25,7 +26,6 @@ from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.inputs import UnionInput
 from trailmark.streams.union.rows import Piece, read_stretch, stretches
-from trailmark.streams.union.unreachable import Unreached
 from trailmark.streams.view import StreamView, open_view
 from trailmark.streams.writer import StreamWriter
 from trailmark.testing.disk import SimulatedDisk

@@ -24,8 +24,8 @@ from trailmark.records import MARK
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.schemas import arrow_schema, as_asked
 from trailmark.spark.storages import open_to_write
+from trailmark.streams.asking import InThreads
 from trailmark.streams.union.answering import Answering
-from trailmark.streams.union.asking import InThreads
 from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.decisions import Decisions

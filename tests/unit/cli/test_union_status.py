@@ -14,13 +14,14 @@ import trailmark as tm
 from tests.support.streams import ORDERS, SECOND, batch_of, orders
 from tests.unit.cli.conftest import Run
 from trailmark.log import LocalStorage, create_or_open
+from trailmark.streams.asking import Unreached
 from trailmark.streams.union.deciding import Deciding
 from trailmark.streams.union.decision import NOTHING_YET
 from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import UnionDescription
 from trailmark.streams.union.inputs import UnionInput
 from trailmark.streams.union.status import UnionStatusReader
-from trailmark.streams.union.unreachable import Unreached, keep_unreachable
+from trailmark.streams.union.unreachable import keep_unreachable
 
 
 @pytest.fixture

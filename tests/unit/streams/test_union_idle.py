@@ -14,10 +14,10 @@ import pytest
 from tests.support.streams import written
 from tests.support.union_answers import LOOK, SCHEMA, Life
 from trailmark.errors import SettingError
+from trailmark.streams.asking import InTurn
 from trailmark.streams.promises import END_OF_TIME
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.answering import Answering
-from trailmark.streams.union.asking import InTurn
 from trailmark.streams.union.deciding import Deciding
 from trailmark.streams.union.decision import NOTHING_YET
 from trailmark.streams.union.idle import parse_idle_after

@@ -20,12 +20,13 @@ from tests.support.union_answers import LOOK, Life
 from tests.support.unreachable import Hands, Hangs, Line
 from trailmark.errors import DataLoss, NoPermission, Unreachable
 from trailmark.log.readers import read_reader
+from trailmark.streams.asking import Asking, InThreads
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.answering import Answering
-from trailmark.streams.union.asking import Asking, InThreads
 from trailmark.streams.union.deciding import Deciding
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.inputs import UnionInput
+from trailmark.streams.union.telling import TellOfStreams
 from trailmark.streams.writer import StreamWriter
 from trailmark.testing.disk import SimulatedDisk
 
@@ -292,7 +293,9 @@ def _hanging() -> Iterator[Event]:
 
 def test_one_that_hangs_keeps_nobody_waiting_and_is_asked_nothing_more() -> None:
     asked: list[str] = []
-    asking = Asking(InThreads(), 100_000, lambda: time.monotonic() * 1e6, SetClock())
+    asking = Asking(
+        InThreads(), 100_000, lambda: time.monotonic() * 1e6, SetClock(), TellOfStreams()
+    )
 
     with _hanging() as is_mended:
 
@@ -339,7 +342,7 @@ def test_one_whose_time_is_over_is_not_waited_for_beside_others() -> None:
         raise Hangs
 
     hands, now_us = _Slow(), 0.0
-    asking = Asking(hands, 100, lambda: now_us, SetClock())
+    asking = Asking(hands, 100, lambda: now_us, SetClock(), TellOfStreams())
     for _ in range(3):
         assert asking.ask("look", {"a": lambda: "a", "b": hang}) == {"a": "a"}
         now_us += 100

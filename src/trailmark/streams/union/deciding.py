@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trailmark.log import Clock, MonotonicClock, TimeRange, monotonic_us, wall_clock_us
+from trailmark.streams.asking import Hands, InTurn
 from trailmark.streams.boundaries import later
 from trailmark.streams.promises import has_ended
 from trailmark.streams.times import EARLIEST, LATEST
@@ -12,7 +13,6 @@ from trailmark.streams.union.ahead import Ahead, Phase, moved_on
 from trailmark.streams.union.amounts import Amounts
 from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
-from trailmark.streams.union.asking import Hands, InTurn
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.idle import Idleness
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput

@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from trailmark.log import Clock, MonotonicClock
+from trailmark.streams.asking import Asking, Hands, Unreached
 from trailmark.streams.union.answering import Answering
-from trailmark.streams.union.asking import Asking, Hands
 from trailmark.streams.union.decision import Decision
 from trailmark.streams.union.inputs import Look, UnionInput
-from trailmark.streams.union.telling import tell_of_end
-from trailmark.streams.union.unreachable import Unreached
+from trailmark.streams.union.telling import TellOfStreams, tell_of_end
 
 
 class Looking:
@@ -44,7 +43,7 @@ class Looking:
         self._is_thorough = answering is not None
         self._clock = clock
         patience_us = 0 if answering is None else answering.look_us
-        self._asking = Asking(hands, patience_us, now_us, clock)
+        self._asking = Asking(hands, patience_us, now_us, clock, TellOfStreams())
         self._last: dict[str, Look] | None = None
 
     @property

@@ -12,14 +12,14 @@ from trailmark.errors import LogError, StorageError
 from trailmark.log import Clock, Origin, Storage, open_storage, read_meta, wall_clock_us
 from trailmark.log.meta import META_PATH
 from trailmark.status.read_only import ReadOnly
+from trailmark.streams.asking import Hands, InThreads, Unreached
 from trailmark.streams.boundaries import later
 from trailmark.streams.description import is_stream
 from trailmark.streams.status import StreamStatusReader
-from trailmark.streams.union.asking import Hands, InThreads
 from trailmark.streams.union.decision import NOTHING_YET, Decision, Reached
 from trailmark.streams.union.decisions import newest_decision
 from trailmark.streams.union.description import UnionDescription
-from trailmark.streams.union.unreachable import Unreached, read_unreachable
+from trailmark.streams.union.unreachable import read_unreachable
 from trailmark.values import dataclass
 
 #: Who looks waits no longer for a stream.

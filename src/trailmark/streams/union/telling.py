@@ -6,10 +6,10 @@ import logging
 from collections.abc import Collection, Sequence
 
 from trailmark import units
+from trailmark.streams.asking import Unreached
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.decision import Decision
 from trailmark.streams.union.inputs import SeenBatch
-from trailmark.streams.union.unreachable import Unreached
 
 _log = logging.getLogger("trailmark")
 
@@ -42,20 +42,24 @@ def tell_of_phases(start: Decision, end: Decision) -> None:
         )
 
 
-def tell_of_unreachable(name: str, unreached: Unreached) -> None:
-    """That a stream does not answer, and what becomes of the others."""
-    _log.warning(
-        "union: input %s cannot be reached since %s: %s. Nothing that needs it is released until "
-        "it can; with answer_within, the others are answered without it.",
-        name,
-        _time(unreached.since_us),
-        unreached.why,
-    )
+class TellOfStreams:
+    """Implements ``Told`` for the streams of a union."""
 
+    def gone(self, name: str, unreached: Unreached) -> None:
+        """One does not answer, and what becomes of the others."""
+        _log.warning(
+            "union: input %s cannot be reached since %s: %s. Nothing that needs it is released "
+            "until it can; with answer_within, the others are answered without it.",
+            name,
+            _time(unreached.since_us),
+            unreached.why,
+        )
 
-def tell_of_return(name: str, after_us: float) -> None:
-    """That it answers again."""
-    _log.warning("union: input %s can be reached again, after %s.", name, units.duration(after_us))
+    def back(self, name: str, after_us: float) -> None:
+        """It answers again."""
+        _log.warning(
+            "union: input %s can be reached again, after %s.", name, units.duration(after_us)
+        )
 
 
 def tell_of_none_to_end(name: str) -> None:

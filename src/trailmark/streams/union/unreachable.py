@@ -6,18 +6,10 @@ from collections.abc import Mapping
 
 from trailmark.log import Storage
 from trailmark.log.json_text import dump_guarded, load_guarded, object_of, read_text, text_of, whole
+from trailmark.streams.asking import Unreached
 from trailmark.streams.times import EARLIEST, LATEST
-from trailmark.values import dataclass
 
 _PATH = "unreachable.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Unreached:
-    """Since when a stream cannot be reached, by the clock, and why."""
-
-    since_us: int
-    why: str
 
 
 def keep_unreachable(storage: Storage, streams: Mapping[str, Unreached]) -> None:

@@ -1,4 +1,4 @@
-"""Asks the streams of a union side by side, so that one which does not answer holds up nobody.
+"""Asks several streams side by side, so that one which does not answer holds up nobody.
 
 What is asked of a stream is one thing at a time. While that hangs, as in an object store behind a
 line that is cut, nothing more is asked of it, and its answer is taken whenever it comes.
@@ -14,8 +14,6 @@ from typing import Any, Protocol, TypeVar
 from trailmark import units
 from trailmark.errors import Unreachable
 from trailmark.log import Clock, MonotonicClock
-from trailmark.streams.union.telling import tell_of_return, tell_of_unreachable
-from trailmark.streams.union.unreachable import Unreached
 from trailmark.values import dataclass
 
 _T = TypeVar("_T")
@@ -66,6 +64,24 @@ def _carry_out(work: Callable[[], _T], future: Future[_T]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreached:
+    """Since when a stream cannot be reached, by the clock, and why."""
+
+    since_us: int
+    why: str
+
+
+class Told(Protocol):
+    """Who hears of streams that do not answer."""
+
+    def gone(self, name: str, unreached: Unreached) -> None:
+        """One does not answer."""
+
+    def back(self, name: str, after_us: float) -> None:
+        """It answers again."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
     what: Hashable
     answer: Future[Any]
@@ -91,6 +107,8 @@ class Asking:
         How long an answer may take; who takes longer does not answer for now.
     now_us, clock
         A clock that never goes back, and the time of day.
+    told
+        Who hears of those that do not answer.
 
     Attributes
     ----------
@@ -101,12 +119,18 @@ class Asking:
     """
 
     def __init__(
-        self, hands: Hands, patience_us: float, now_us: MonotonicClock, clock: Clock
+        self,
+        hands: Hands,
+        patience_us: float,
+        now_us: MonotonicClock,
+        clock: Clock,
+        told: Told,
     ) -> None:
         self._hands = hands
         self._patience_us = patience_us
         self._now_us = now_us
         self._clock = clock
+        self._told = told
         self._asked: dict[str, _Asked] = {}
         self._away: dict[str, _Away] = {}
         self.insists = False
@@ -158,7 +182,7 @@ class Asking:
             return
         gone = self._away.pop(name, None)
         if self.unreachable.pop(name, None) is not None and gone is not None:
-            tell_of_return(name, self._now_us() - gone.since_us)
+            self._told.back(name, self._now_us() - gone.since_us)
 
     def _is_late(self, name: str) -> None:
         away = self._away.setdefault(name, self._since(self._asked[name].begun_us))
@@ -172,4 +196,4 @@ class Asking:
     def _tell(self, name: str, why: str) -> None:
         if name not in self.unreachable:
             self.unreachable[name] = Unreached(self._away[name].began_us, why)
-            tell_of_unreachable(name, self.unreachable[name])
+            self._told.gone(name, self.unreachable[name])

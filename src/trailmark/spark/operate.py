@@ -39,7 +39,15 @@ from trailmark.spark.sessions import attend_queries
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
 from trailmark.spark.ticks import no_rows_but_ticks
 from trailmark.spark.types import spark_type
-from trailmark.spark.united import PORT, TENTATIVE, United
+from trailmark.spark.united import (
+    HAS_NO_MARK,
+    IS_TENTATIVE,
+    MARKS,
+    MOST_US,
+    PORT,
+    TENTATIVE,
+    United,
+)
 from trailmark.spark.unlogged import check_unlogged, run_unlogged
 from trailmark.spark.workers import carried
 from trailmark.values import dataclass
@@ -247,7 +255,11 @@ def _shuffled(frames: Sequence[DataFrame], plan: Plan, keys: list[spark.StructFi
 def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:
     """The rows of all inputs, with the columns of ``inputs.schema``."""
     if len(frames) == 1:
-        own = [named(name) for name in inputs.columns.names]
+        marked = inputs.marked_time
+        own = [
+            named(name) if name != marked else _marked_time(frames[0], name)
+            for name in inputs.columns.names
+        ]
         return frames[0].select(*own, *_mark(frames[0], inputs))
     sent = [
         (place, name, inputs.sent_name(place, name))
@@ -270,9 +282,23 @@ def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:
 
 def _mark(frame: DataFrame, inputs: United) -> list[Column]:
     """The column that tells which rows of an input are tentative, where any may be."""
-    if not inputs.is_marked:
+    if not inputs.is_marked or inputs.marked_time is not None:
         return []
     return [(named(MARK) if is_marked(frame) else F.lit(False)).alias(TENTATIVE)]
+
+
+def _marked_time(frame: DataFrame, name: str) -> Column:
+    """A column of times with the mark of tentative rows in it: see `united`."""
+    mark = named(MARK) if is_marked(frame) else F.lit(False)
+    number = F.when(mark.isNull(), HAS_NO_MARK).when(mark, IS_TENTATIVE).otherwise(0).cast("bigint")
+    instant = F.unix_micros(named(name))
+    far = F.raise_error(F.lit(f"Column {name}: a time beyond the year 70,000 cannot be marked."))
+    sent = (
+        F.when(instant.isNull(), F.lit(-MOST_US * MARKS))
+        .when(instant.between(1 - MOST_US, MOST_US - 1), instant * MARKS)
+        .otherwise(far.cast("bigint"))
+    )
+    return (sent + number).alias(name)
 
 
 def _result_schema(

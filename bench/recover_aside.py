@@ -57,16 +57,14 @@ def recover_once(
     opened = now_us()
     plan = plan_recovery(operator, output, inputs, snapshots, batch, logs.first_batch)
     planned = now_us()
-    _, load_us, replay_us = restore(
-        plan, operator, table, ledger, output, inputs, logs.first_batch, now_us
-    )
+    restored = restore(plan, operator, table, ledger, output, inputs, logs.first_batch, now_us)
     plan_us, whole_us = planned - opened, now_us() - started
     for log in (output, inputs, snapshots):
         log.close()
     memory.close()
-    load_us_all = plan_us + load_us
-    open_us = whole_us - load_us_all - replay_us
-    return Recovered(batch, plan.work, open_us, load_us_all, replay_us)
+    load_us = plan_us + restored.load_us
+    open_us = whole_us - load_us - restored.replay_us
+    return Recovered(batch, plan.work, open_us, load_us, restored.replay_us)
 
 
 def common_rates(recovered: Sequence[Recovered]) -> Rates:

@@ -38,8 +38,9 @@ def main(root: str, target: int) -> None:
         memory = Memory()
         table, ledger = StateTable(operator.layout, memory), Ledger(memory)
         planned = time.perf_counter()
-        _, load_us, replay_us = restore(plan, operator, table, ledger, output, inputs, 0, now_us)
-        times.append(planned - began + load_us / 1e6)
+        restored = restore(plan, operator, table, ledger, output, inputs, 0, now_us)
+        replay_us = restored.replay_us
+        times.append(planned - began + restored.load_us / 1e6)
     print(
         json.dumps(
             {

@@ -28,6 +28,7 @@ from trailmark.engine.checkpoints import Checkpoints
 from trailmark.engine.forking import Answered, Forking, check_told
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.losses import LossText, asked_loss, check_may_lose
+from trailmark.engine.numbers import RESULTS_GIVEN, given_after
 from trailmark.engine.opening import StateKeeper
 from trailmark.engine.output import logged_report, output_attributes, output_frames
 from trailmark.engine.policies import check_policy
@@ -332,8 +333,11 @@ class Bucket:
             )
             answered = self._answer(state, ingested)
             chose = self._now_us()
+            given_out = (
+                None if state.results is None else given_after(state.results, outcome.results)
+            )
             published = self._publish(
-                state, batch, ingested, outcome, chosen, account, recovery, answered
+                state, batch, ingested, outcome, chosen, account, recovery, answered, given_out
             )
             if not published.created:
                 self._keeper.drop()
@@ -348,7 +352,7 @@ class Bucket:
                 publish_us=ended - chose,
             )
             self._checkpoints.write_copy(state, published.link, chosen)
-            self._commit(state, batch, account, published.link, link)
+            self._commit(state, batch, account, published.link, link, given_out)
         except BaseException as error:
             self._keeper.drop(is_full=isinstance(error, CacheFull))
             raise
@@ -387,6 +391,7 @@ class Bucket:
         account: Account,
         recovery: RecoveryReport | None,
         answered: Answered | None,
+        given_out: Fingerprint | None,
     ) -> Published:
         policy = self._checkpoints.policy
         attributes = output_attributes(
@@ -402,6 +407,8 @@ class Bucket:
         alarm_us = self.operator.next_alarm(state.pieces)
         if alarm_us is not None:
             attributes[ALARM] = alarm_us
+        if given_out is not None:
+            attributes[RESULTS_GIVEN] = [given_out.rows, given_out.digest]
         return self._output.append(
             batch,
             output_frames(outcome, chosen, answered),
@@ -418,11 +425,13 @@ class Bucket:
         account: Account,
         output: SegmentLink,
         inputs: SegmentLink,
+        results: Fingerprint | None,
     ) -> None:
         state.ledger.append(batch, account.totals(state.ledger.newest.excess))
         state.ledger.forget_before(account.first_segment - 1)
         state.batch = batch
         state.account = account
+        state.results = results
         state.output = output
         state.inputs = inputs
         state.end_change(self.operator, self._logs.log_id, self.number)

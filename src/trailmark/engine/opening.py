@@ -8,18 +8,28 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.noted import Bounds
 from trailmark.checkpoint.policy import Policy, marked_openings
 from trailmark.checkpoint.rates import Rates
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.notes import BucketNotes
+from trailmark.engine.numbers import RESULTS_GIVEN, given_after, results_given
 from trailmark.engine.refusals import check_order
 from trailmark.engine.state import BucketState, layout_of
 from trailmark.errors import CacheFull, CacheLost, DamagedSegment, MissingSegment
 from trailmark.log import MonotonicClock, Origin, StreamLog
 from trailmark.operators.protocol import AnyOperator, History
-from trailmark.records import NO_BATCH, UNKNOWN_CHECKSUM, Foundation, Loss, SegmentLink
+from trailmark.records import (
+    NO_BATCH,
+    UNKNOWN_CHECKSUM,
+    Fingerprint,
+    Foundation,
+    Loss,
+    SegmentLink,
+)
 from trailmark.recovery import Lost, RecoveryReport, plan_recovery, restore
 from trailmark.state.cache import CachedBucket, StateCache, Token
 from trailmark.values import dataclass
@@ -29,12 +39,13 @@ _log = logging.getLogger("trailmark")
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """What the output log says of a batch: its segment, where the bucket stood after it, and which
-    policy it had."""
+    """What the output log says of a batch: its segment, where the bucket stood after it, which
+    policy it had, and which results had been given."""
 
     link: SegmentLink
     account: Account
     policy: object
+    results: Fingerprint | None
 
 
 class StateKeeper:
@@ -156,6 +167,7 @@ class StateKeeper:
             notes.read_json(token.notes["bucket"], Bounds(token.output.batch, now_us))
         operator, history = self._operator, self._history
         state = BucketState.from_token(operator, history, cached, token, logged.account, notes)
+        state.results = logged.results
         # Batches that windows opened in are not to be taken for footprints, or these for them.
         changes_marks = self._policy.marks_openings != marked_openings(logged.policy)
         if changes_marks and self._operator.rebuilds_from_openings:
@@ -189,10 +201,12 @@ class StateKeeper:
     def _logged(self, batch: int) -> _Logged | None:
         try:
             footer, checksum = self._output.read_footer(batch)
-            account = Account.of(footer, Origin(self._output.reader.segment_path(batch)))
+            origin = Origin(self._output.reader.segment_path(batch))
+            account, results = Account.of(footer, origin), results_given(footer, origin)
         except (DamagedSegment, MissingSegment):
             return None
-        return _Logged(SegmentLink(batch, checksum), account, footer.attributes.get("policy"))
+        link = SegmentLink(batch, checksum)
+        return _Logged(link, account, footer.attributes.get("policy"), results)
 
     def _empty_state(self, cached: CachedBucket | None) -> BucketState:
         try:
@@ -219,7 +233,7 @@ class StateKeeper:
         planned = self._now_us()
         is_built_on_openings = plan.foundation is Foundation.NOTHING and not plan.skipped
         marks = self._policy.marks_openings and self._operator.rebuilds_from_openings
-        account, load_us, replay_us = restore(
+        restored = restore(
             plan,
             self._operator,
             state.pieces,
@@ -238,12 +252,15 @@ class StateKeeper:
         if plan.lost is not None:
             self._tell(plan.lost, target)
         state.batch = target
-        state.account = account
+        state.account = restored.account
         state.output, logged = self._newest_output(target)
+        if state.results is not None:
+            state.results = self._results(state.results, target, restored.results)
         _, checksum = self._inputs.read_footer(target)
         state.inputs = SegmentLink(target, checksum)
         plan_us = int(planned - opened)
         # What is neither finding, loading nor replaying took as long as opening does.
+        load_us, replay_us = restored.load_us, restored.replay_us
         open_us = int(self._now_us() - started) - plan_us - load_us - replay_us
         expected = Rates.from_attributes(logged.get("rates"))
         state.rates = expected.after_recovery(plan.work, open_us, plan_us + load_us, replay_us)
@@ -259,6 +276,28 @@ class StateKeeper:
                 target,
                 lost,
             )
+
+    def _results(
+        self, given: Fingerprint, target: int, anew: Mapping[int, pa.RecordBatch]
+    ) -> Fingerprint:
+        """What the bucket has given: by the newest footer that can be read, and by what the batches
+        since gave when they were processed anew; before all of them, ``given``."""
+        since: list[int] = []
+        for batch in range(target, self._logs.first_batch - 1, -1):
+            try:
+                footer, _ = self._output.read_footer(batch)
+            except DamagedSegment:
+                since.insert(0, batch)
+                continue
+            origin = Origin(self._output.reader.segment_path(batch))
+            found = results_given(footer, origin)
+            if found is None:
+                raise origin.mismatch(0, f"{RESULTS_GIVEN!r} is missing")
+            given = found
+            break
+        for batch in since:
+            given = given_after(given, anew[batch])
+        return given
 
     def _newest_output(self, batch: int) -> tuple[SegmentLink, Mapping[str, Any]]:
         """Link and attributes of the newest output; no attributes if it is damaged."""

@@ -11,8 +11,10 @@ from trailmark.checkpoint.changes import Changes
 from trailmark.checkpoint.ledger import Ledger
 from trailmark.checkpoint.rates import Rates
 from trailmark.engine.notes import BucketNotes
+from trailmark.engine.numbers import NOTHING_GIVEN
 from trailmark.operators.protocol import AnyOperator, History, State
-from trailmark.records import START_OF_LOG, SegmentLink
+from trailmark.operators.slices import is_in_slices
+from trailmark.records import START_OF_LOG, Fingerprint, SegmentLink
 from trailmark.state.cache import CachedBucket, Token, boot_id
 from trailmark.state.memory import Memory
 from trailmark.values import dataclass
@@ -27,7 +29,8 @@ class BucketState:
 
     ``inputs`` is known to whoever has done the batch. ``ended_us`` is when it ended, by a clock
     that never goes back. ``begins_anew``: no recovery would lead to this state as it is, so that
-    the next batch has to write all of it.
+    the next batch has to write all of it. ``results``: what the bucket has given, None where
+    results have no numbers.
     """
 
     batch: int
@@ -41,6 +44,7 @@ class BucketState:
     rates: Rates = field(default_factory=Rates)
     ended_us: float | None = None
     begins_anew: bool = False
+    results: Fingerprint | None = None
     _changes: Changes | None = None
 
     @classmethod
@@ -61,7 +65,10 @@ class BucketState:
             memory.close()
             raise
         account = empty_account(first_batch)
-        return cls(first_batch - 1, pieces, ledger, account, START_OF_LOG, START_OF_LOG, cached)
+        found = cls(first_batch - 1, pieces, ledger, account, START_OF_LOG, START_OF_LOG, cached)
+        if is_in_slices(operator.describe()):
+            found.results = NOTHING_GIVEN
+        return found
 
     @classmethod
     def from_token(

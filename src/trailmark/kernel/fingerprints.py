@@ -26,12 +26,18 @@ _Digests = npt.NDArray[np.uint64]
 def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
     """An order-independent digest of the rows: equal for equal multisets of rows."""
     count = rows.num_rows
+    return Fingerprint(count, kernel.tm_digest_sum(address(row_digests(rows)), count))
+
+
+def row_digests(rows: pa.RecordBatch) -> _Digests:
+    """A digest of each row, until the next ones are asked for."""
+    count = rows.num_rows
     digests = scratch("row digests", count, np.uint64)
     digests.fill(_SEED)
     if count:
         for column in rows.columns:
             _absorb(digests, column)
-    return Fingerprint(count, kernel.tm_digest_sum(address(digests), count))
+    return digests
 
 
 def joined(parts: Iterable[Fingerprint]) -> Fingerprint:

@@ -8,10 +8,10 @@ tells all of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from trailmark.log import OperatorMeta
-from trailmark.log.json_text import shown
+from trailmark.log.json_text import shown, text_of, whole
 from trailmark.operators.aggregate.logged import AggregateForm, aggregate_caution, aggregate_title
 from trailmark.operators.aggregate.rebuild import rebuild_aggregate
 from trailmark.operators.barrier.logged import (
@@ -32,6 +32,7 @@ from trailmark.operators.sessions.logged import (
     sessions_caution,
     sessions_title,
 )
+from trailmark.operators.slices import SLICE_TIME, SLICE_US, Sliceable, in_slices, is_in_slices
 from trailmark.operators.whole.logged import WholeForm, whole_title
 from trailmark.operators.whole.rebuild import rebuild_whole
 from trailmark.values import dataclass
@@ -85,6 +86,17 @@ def kind_of(meta: OperatorMeta) -> OperatorKind:
     if kind is None:
         raise unknown_operator(f"Operators of kind {shown(name)} are unknown to this Trailmark.")
     return kind
+
+
+def rebuilt(meta: OperatorMeta, code: object) -> AnyOperator:
+    """The operator that has written logs, made again: see `OperatorKind.rebuild`."""
+    operator = kind_of(meta).rebuild(meta, code)
+    if not is_in_slices(meta.operator):
+        return operator
+    with understanding():
+        time = text_of(meta.operator[SLICE_TIME])
+        slice_us = whole(meta.operator[SLICE_US], 1, 2**62)
+    return in_slices(cast(Sliceable[Any], operator), time, slice_us)  # no others are described so
 
 
 def form_of(meta: OperatorMeta) -> LoggedForm:

@@ -42,7 +42,7 @@ def order_names(order_by: str | Sequence[str] | None) -> list[str]:
 def check_orderable(schema: pa.Schema, names: Sequence[str]) -> None:
     for name in names:
         kind = schema.field(name).type
-        if not _is_orderable(kind):
+        if not is_orderable(kind):
             raise UnsupportedType(
                 f"Tuples cannot be ordered by column {name!r} of type {kind}.",
                 where="order_by",
@@ -50,7 +50,8 @@ def check_orderable(schema: pa.Schema, names: Sequence[str]) -> None:
             )
 
 
-def _is_orderable(kind: pa.DataType) -> bool:
+def is_orderable(kind: pa.DataType) -> bool:
+    """Whether tuples can be put in order by a column of this type."""
     is_number = _T.is_integer(kind) or _T.is_float32(kind) or _T.is_float64(kind)
     is_text = _T.is_string(kind) or _T.is_large_string(kind)
     is_time = _T.is_date(kind) or _T.is_timestamp(kind)
@@ -61,7 +62,7 @@ def _is_orderable(kind: pa.DataType) -> bool:
 def in_order(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Rows by the columns, ascending: nulls first, NaN last, -0.0 equal to 0.0, strings by their
     bytes. Rows that are equal in all of them stay as they came."""
-    return rows.take(_sorted_places([rows.column(name) for name in names]))
+    return rows.take(sorted_places([rows.column(name) for name in names]))
 
 
 def merged(rows: PortRows, columns: Sequence[str]) -> PortRows:
@@ -73,7 +74,7 @@ def merged(rows: PortRows, columns: Sequence[str]) -> PortRows:
     for port, first in enumerate(firsts[:-1]):
         came[rows.order == port] = np.arange(first, firsts[port + 1])
     values = pa.concat_arrays(parts).take(arrow_fixed(came, pa.int64()))
-    places = came[numbers(_sorted_places([values]))]
+    places = came[numbers(sorted_places([values]))]
     order = np.searchsorted(firsts, places, side="right") - 1
     tables = [
         table.take(arrow_fixed(places[order == port] - firsts[port], pa.int64()))
@@ -82,7 +83,7 @@ def merged(rows: PortRows, columns: Sequence[str]) -> PortRows:
     return PortRows(tuple(tables), order.astype(np.uint8))
 
 
-def _sorted_places(columns: Sequence[pa.Array]) -> pa.Array:
+def sorted_places(columns: Sequence[pa.Array]) -> pa.Array:
     """The places of rows in order."""
     from pyarrow import compute  # slow to import, and most operators order nothing
 

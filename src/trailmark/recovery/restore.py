@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
 
 from trailmark.checkpoint.account import Account, empty_account
 from trailmark.checkpoint.ledger import Ledger
@@ -13,6 +15,7 @@ from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog, read_ports
 from trailmark.log.json_text import whole
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port, State
+from trailmark.operators.slices import is_in_slices
 from trailmark.records import CLOCK, NO_BATCH, Foundation, Loss
 from trailmark.recovery.gathered import records_of
 from trailmark.recovery.planned import RecoveryPlan
@@ -44,6 +47,17 @@ class RecoveryReport:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A state that was rebuilt: its account, how long loading and replaying took, and the
+    results of each batch that was processed anew, where results have numbers."""
+
+    account: Account
+    load_us: int
+    replay_us: int
+    results: Mapping[int, pa.RecordBatch]
+
+
 def restore(
     plan: RecoveryPlan,
     operator: AnyOperator,
@@ -55,8 +69,8 @@ def restore(
     now_us: MonotonicClock,
     *,
     marks_openings: bool = False,
-) -> tuple[Account, int, int]:
-    """Rebuilds an empty state and ledger; returns the account and how long load and replay took.
+) -> Restored:
+    """Rebuilds an empty state and ledger.
 
     With ``marks_openings`` windows that open in batches processed anew are given the batch in the
     place of a footprint.
@@ -68,14 +82,19 @@ def restore(
     operator.settle(state, 0 if plan.lost is None else plan.lost.tuples)
     loaded = now_us()
     if plan.lost is not None:
-        return _go_on_from(plan, state, ledger, inputs, first_batch), int(loaded - started), 0
+        account = _go_on_from(plan, state, ledger, inputs, first_batch)
+        return Restored(account, int(loaded - started), 0, {})
     for segment in _read_inputs(inputs, plan.replay_from, plan.base):
         where = f"{inputs.directory}, batch {segment.batch}"
         operator.replay(state, batch_input(segment, operator.ports), where)
+    results = {}
+    is_numbered = is_in_slices(operator.describe())
     for segment in _read_inputs(inputs, plan.base + 1, plan.target):
         footprint = segment.batch if marks_openings else NO_BATCH
         given = batch_input(segment, operator.ports)
-        operator.process(state, replace(given, footprint=footprint))
+        outcome = operator.process(state, replace(given, footprint=footprint))
+        if is_numbered:
+            results[segment.batch] = outcome.results
     if plan.skipped or plan.foundation is Foundation.SNAPSHOT:
         # No later recovery could get past what is damaged to the footprints before it; and the
         # windows of a snapshot have none in the output log.
@@ -91,7 +110,7 @@ def restore(
         )
     if plan.base < plan.target:
         account = _processed_anew(account, plan, state, output, first_batch)
-    return account, int(loaded - started), int(replayed - loaded)
+    return Restored(account, int(loaded - started), int(replayed - loaded), results)
 
 
 def _go_on_from(

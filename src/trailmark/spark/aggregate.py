@@ -42,6 +42,7 @@ def aggregate(
     late: Late = "drop",
     order_by: str | Sequence[str] | None = None,
     flush: bool = False,
+    numbered: bool = False,
     retain_batches: int | None = 100,
     durability: Durability | Literal["synced", "unsynced"] = Durability.SYNCED,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -91,6 +92,10 @@ def aggregate(
         which matters to count windows and to :func:`trailmark.first` and :func:`trailmark.last`.
     flush
         For a DataFrame that does not stream: emit windows that are still open, too.
+    numbered
+        For replicas (docs/high-availability.md): results get numbers, which depend on the streams
+        of the :func:`trailmark.union` before the operator alone, not on batches. Count
+        windows need ``order_by`` with the union's time column first.
     retain_batches
         Results stay in the log for so many batches after everybody has them; None keeps them all.
     durability
@@ -116,6 +121,7 @@ def aggregate(
         checkpoint=checkpoint,
         recover_within=recover_within,
         loss=loss,
+        numbered=numbered,
         buckets=buckets,
         retain_batches=retain_batches,
         durability=durability,

@@ -53,6 +53,7 @@ def apply(
     order_by: str | Sequence[str] | None = None,
     initial_state: DataFrame | None = None,
     flush: bool = False,
+    numbered: bool = False,
     buckets: int | None = None,
     retain_batches: int | None = 100,
     durability: Durability | Literal["synced", "unsynced"] = Durability.SYNCED,
@@ -101,6 +102,11 @@ def apply(
         begin with. Keyed form only.
     flush
         For a DataFrame that does not stream: call the event-time timers that are left at its end.
+    numbered
+        For replicas (docs/high-availability.md): results get numbers, which depend on the streams
+        of the :func:`trailmark.union` before the operator alone, not on batches. Your code
+        is called once for each slice of the union. It needs ``time``, or ``order_by`` with the
+        union's time column first, and no clock.
     buckets, retain_batches, durability, cache_dir
         As in :func:`trailmark.aggregate`.
 
@@ -144,6 +150,7 @@ def apply(
         checkpoint=None if is_objective else checkpoint,
         recover_within=recover_within,
         loss=loss,
+        numbered=numbered,
         buckets=buckets,
         retain_batches=retain_batches,
         durability=durability,

@@ -29,6 +29,7 @@ class CommonArguments:
 
     ``path`` is as it was given: what it stands for depends on the DataFrame. ``policy`` is None for
     an operator without logs. ``buckets`` is None where the choice is left to Trailmark.
+    ``numbered`` asks for results that are the same on every replica.
     """
 
     path: str | os.PathLike[str]
@@ -38,6 +39,7 @@ class CommonArguments:
     log_settings: LogSettings
     cache_root: str | None
     loss: Loss = Loss.NONE
+    numbered: bool = False
 
     @classmethod
     def checked(
@@ -51,6 +53,7 @@ class CommonArguments:
         durability: Durability | Literal["synced", "unsynced"],
         cache_dir: str | os.PathLike[str] | None,
         loss: LossText = "none",
+        numbered: bool = False,
         may_be_unlogged: bool = False,
     ) -> CommonArguments:
         """The arguments as users give them; wrong ones are refused by name.
@@ -88,6 +91,7 @@ class CommonArguments:
             LogSettings(durability=cast(Durability, durability)),  # it takes the text, too
             None if cache_dir is None else os.path.abspath(os.path.expanduser(cache_dir)),
             accepted,
+            _checked_numbered(numbered, policy, accepted, buckets),
         )
 
     def in_one_bucket(self, why: str, fix: str) -> CommonArguments:
@@ -119,6 +123,37 @@ def check_classic(df: DataFrame, argument: str = "df") -> None:
             where=argument,
             fix="Run the query in a session of its own driver.",
         )
+
+
+def _checked_numbered(
+    numbered: bool, policy: Policy | None, loss: Loss, buckets: int | None
+) -> bool:
+    """Refuses what could not be the same on every replica."""
+    if not isinstance(numbered, bool):
+        raise SettingError(f"numbered must be True or False, got {numbered!r}.", where="numbered")
+    if not numbered:
+        return False
+    if policy is None:
+        raise SettingError(
+            "Numbers of results are kept in the logs, and the operator has none.",
+            where="numbered",
+            fix="Give a path and recover_within or checkpoint.",
+        )
+    if loss is not Loss.NONE:
+        raise SettingError(
+            "With loss='bounded' results depend on when the query was killed, so those of replicas "
+            "would differ.",
+            where="numbered, loss",
+            fix="Leave one of them out.",
+        )
+    if buckets is None:
+        raise SettingError(
+            "Results are numbered in each bucket, and how many there are would depend on the cores "
+            "that a replica has.",
+            where="buckets",
+            fix="Give all replicas the same number, for example buckets=4.",
+        )
+    return True
 
 
 def _check_retained(batches: int | None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from trailmark.operators.protocol import Port
-from trailmark.spark.internals import source_row_by_row
+from trailmark.spark.internals import Source, source_row_by_row
 from trailmark.spark.union_source import UnionSource
 
 _KEY = "trailmark.boundary"
@@ -26,11 +26,16 @@ def boundary_at(path: str) -> dict[str, str]:
 
 def boundary_of(df: DataFrame, port: Port) -> str | None:
     """Where the boundary of an input is kept; None where it has none but the times of its rows."""
-    if port.event_time is None or not df.isStreaming:
+    union = None if port.event_time is None else union_of(df, port.event_time)
+    return None if union is None else union.paths[0]
+
+
+def union_of(df: DataFrame, time: str) -> Source | None:
+    """The union whose rows a DataFrame has one by one, with their times in this column; None if
+    there is none."""
+    if not df.isStreaming or time not in df.columns:
         return None
-    path = df.schema[port.event_time].metadata.get(_KEY)
-    if not isinstance(path, str):
-        return None
-    source = source_row_by_row(df, _KEY)
+    path = df.schema[time].metadata.get(_KEY)
+    source = source_row_by_row(df, _KEY) if isinstance(path, str) else None
     is_union = source is not None and (source.format, source.paths) == (UnionSource.name(), (path,))
-    return path if is_union else None
+    return source if is_union else None

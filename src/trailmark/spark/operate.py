@@ -9,6 +9,7 @@ Nothing here knows what the operator computes: `tm.aggregate` and its like say t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -33,6 +34,7 @@ from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
 from trailmark.spark.marked_by import MarkedBy
 from trailmark.spark.marks import is_marked, marked_field, marks_of
+from trailmark.spark.numbered import numbered
 from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
@@ -88,6 +90,8 @@ def operate(frames: Sequence[DataFrame], operation: Operation, given: CommonArgu
     """The results of an operation on DataFrames that `check_dataframe` has let pass: one for each
     input, with keys of the same types, all of which stream or none."""
     df = frames[0]
+    if given.numbered and df.isStreaming:
+        operation = replace(operation, operator=numbered(df, operation.operator))
     keys = [df.schema[name] for name in operation.keys]
     marks = _marks(frames, operation, given)
     schema = _result_schema(operation, keys, marks)

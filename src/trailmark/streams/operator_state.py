@@ -13,7 +13,7 @@ import pyarrow as pa
 from trailmark.engine.logs import describe_logs, has_ticks
 from trailmark.errors import MissingInput, MissingSegment, SchemaChanged, SettingError
 from trailmark.log import OperatorMeta, Storage, check_same_operator
-from trailmark.operators.kinds import form_of, kind_of
+from trailmark.operators.kinds import form_of, rebuilt
 from trailmark.operators.logged import unknown_operator
 from trailmark.operators.protocol import AnyOperator
 from trailmark.records import Stream
@@ -158,7 +158,7 @@ class OperatorState:
 
 def _rebuilt(meta: OperatorMeta, code: object) -> AnyOperator:
     """The operator that wrote the logs, which has to describe itself as it did then."""
-    operator = kind_of(meta).rebuild(meta, code)
+    operator = rebuilt(meta, code)
     try:
         check_same_operator(meta, describe_logs(operator, meta.buckets, ticks=has_ticks(meta)))
     except SchemaChanged as error:

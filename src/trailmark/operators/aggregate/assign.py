@@ -27,7 +27,7 @@ from trailmark.windows.spec import CountWindow, TimeWindow
 
 #: Pairs of tuple and window worked on at a time, where windows overlap.
 _PAIRS = 1 << 21
-_NEVER = -(1 << 63)
+_NEVER, _ALWAYS = -(1 << 63), (1 << 63) - 1
 
 
 def assign_disjoint(
@@ -165,13 +165,24 @@ class TimeAssignment:
 
 def close_ended(table: StateTable, windows: BatchWindows, spec: TimeWindow, watermark: int) -> None:
     """Closes every window that ends at or before the watermark, earliest start first."""
-    header: Any = table.header
-    due = np.empty(header.starts_used, dtype=np.int64)
-    count = kernel.tm_due_starts(table.structure, spec.size, watermark, address(due), len(due))
-    due = np.sort(due[:count])
+    due = np.sort(_due_starts(table, spec, watermark))
     done = 0
     while done < len(due):
         rest = np.ascontiguousarray(due[done:])
         done += kernel.tm_close_starts(table.structure, address(rest), len(rest), windows.structure)
         if done < len(due):
             windows.grow()
+
+
+def first_end(table: StateTable, spec: TimeWindow) -> int | None:
+    """When the first of the open windows ends; None if none is open."""
+    starts = _due_starts(table, spec, _ALWAYS)
+    return int(starts.min()) + spec.size if len(starts) else None
+
+
+def _due_starts(table: StateTable, spec: TimeWindow, watermark: int) -> npt.NDArray[np.int64]:
+    """Starts of the windows that end at or before the watermark."""
+    header: Any = table.header
+    due = np.empty(header.starts_used, dtype=np.int64)
+    count = kernel.tm_due_starts(table.structure, spec.size, watermark, address(due), len(due))
+    return due[:count]

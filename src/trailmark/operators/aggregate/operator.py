@@ -23,6 +23,7 @@ from trailmark.operators.aggregate.assign import (
     assign_disjoint,
     assign_overlapping,
     close_ended,
+    first_end,
 )
 from trailmark.operators.aggregate.footprints import FootprintFormat
 from trailmark.operators.aggregate.states import bind_all, needed_columns, state_type
@@ -149,6 +150,12 @@ class Aggregate(IndependentPieces):
 
     def next_alarm(self, table: StateTable) -> None:
         """Windows close by event time alone."""
+
+    def next_due(self, table: StateTable) -> int | None:
+        """When the first window ends."""
+        if not isinstance(self.window, TimeWindow):
+            return None
+        return first_end(table, self.window)
 
     def touched(self, table: StateTable, given: BatchInput) -> Slots:
         rows, _ = self._with_times(given.rows)

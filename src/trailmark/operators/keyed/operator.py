@@ -167,10 +167,11 @@ class Keyed(IndependentPieces):
         """States hold what they need of their tuples."""
 
     def next_alarm(self, table: KeyedTable) -> int | None:
-        clocks = [
-            table.queues[kind].earliest for kind in (CLOCK_TIMER, CLOCK_TTL) if kind in table.queues
-        ]
-        return min((each for each in clocks if each is not None), default=None)
+        return _earliest(table, (CLOCK_TIMER, CLOCK_TTL))
+
+    def next_due(self, table: KeyedTable) -> int | None:
+        """When the first timer is called, or the first life ends."""
+        return _earliest(table, (EVENT_TIMER, EVENT_TTL))
 
     def touched(self, table: KeyedTable, given: BatchInput) -> Slots:
         rows, _, _, _ = self._split(given)
@@ -294,3 +295,9 @@ def _open_ones(table: KeyedTable, parts: Sequence[Slots]) -> Slots:
     """Those of the pieces that are open, each once."""
     slots = np.unique(np.concatenate(parts))
     return slots[table.are_open(slots)]
+
+
+def _earliest(table: KeyedTable, kinds: Sequence[str]) -> int | None:
+    """The first time of these kinds that any key has, or had."""
+    times = [table.queues[kind].earliest for kind in kinds if kind in table.queues]
+    return min((each for each in times if each is not None), default=None)

@@ -156,6 +156,9 @@ class Whole(IndependentPieces):
     def next_alarm(self, state: WholeState) -> None:
         """It is called with rows alone."""
 
+    def next_due(self, state: WholeState) -> None:
+        """It is called with rows alone."""
+
     def touched(self, state: WholeState, given: BatchInput) -> Slots:
         return state.list_oldest() if given.rows.num_rows else np.empty(0, dtype=np.int64)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.support.spark_query import Query
 
 NAMES = ("eu", "asia")
+#: Seconds of event time that a window of a replica has.
+REPLICA_WINDOW_S = 2
 #: Item, begin of its window in seconds, count, sum, the same sum, and whether it is tentative.
 Result = tuple[int, int, int, int, int, bool]
 
@@ -50,6 +52,28 @@ def start_union(query: Query) -> StreamingQuery:
     started = writer.option("checkpointLocation", query.checkpoint).start()
     threading.Thread(target=_end_when_told, args=(started, end_file(query)), daemon=True).start()
     return started
+
+
+def start_replica(query: Query) -> StreamingQuery:
+    """One of several queries over the same streams, each with its own path."""
+    rows = tm.union(
+        {name: f"{query.input}/{name}" for name in NAMES},
+        time="time",
+        path=union_path(query),
+        interval="500 ms",
+        reader=query.name,
+    )
+    counts = tm.aggregate(
+        rows,
+        by="item",
+        window=tm.time_window("time", f"{REPLICA_WINDOW_S} seconds"),
+        values={"n": tm.count(), "total": tm.sum("price")},
+        path=query.path,
+        buckets=query.buckets,
+        numbered=True,
+    )
+    writer = counts.writeStream.format("noop").queryName(query.name)
+    return writer.option("checkpointLocation", query.checkpoint).start()
 
 
 def _counts(query: Query) -> DataFrame:

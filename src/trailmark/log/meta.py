@@ -163,7 +163,7 @@ def check_same_operator(stored: OperatorMeta, expected: OperatorMeta) -> None:
             "start is another query. If this is the same query and its Spark checkpoint was "
             "deleted, restore the checkpoint or start with an empty path.",
         )
-    differences = list(_differences(stored, expected))
+    differences = list(operator_differences(stored, expected))
     if differences and stored.is_written_stream and expected.is_written_stream:
         raise _other_stream(differences)
     if differences:
@@ -187,7 +187,8 @@ def _other_stream(differences: list[str]) -> SchemaChanged:
     )
 
 
-def _differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
+def operator_differences(stored: OperatorMeta, expected: OperatorMeta) -> Iterator[str]:
+    """In what two operators differ, apart from who writes their logs."""
     if stored.buckets != expected.buckets:
         yield f"buckets: {stored.buckets} -> {expected.buckets}"
     yield from _port_differences(stored.ports, expected.ports)

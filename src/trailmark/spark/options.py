@@ -9,6 +9,7 @@ from typing import get_args
 from trailmark.errors import SettingError
 from trailmark.log.readers import check_reader_name
 from trailmark.settings import Compression, Durability, LogSettings, parse_duration
+from trailmark.spark import paths
 from trailmark.spark.given import Given, OptionNames
 from trailmark.spark.limits import ReadLimits
 from trailmark.streams.answers import (
@@ -41,6 +42,19 @@ READING = OptionNames(
         ANSWERS,
         READ_CHANGE_FEED,
         "failOnDataLoss",
+        "startingOffsets",
+        "maxRowsPerTrigger",
+        "maxBytesPerTrigger",
+        "reader",
+    ),
+)
+#: The option that makes a read one of several replicas.
+REPLICAS = "replicas"
+#: Those of a read of replicas: it goes by numbers of results, and batches are each replica's own.
+FOLLOWING = OptionNames(
+    "reading replicas",
+    (
+        REPLICAS,
         "startingOffsets",
         "maxRowsPerTrigger",
         "maxBytesPerTrigger",
@@ -135,6 +149,39 @@ class ReadOptions:
             )
         # Where it begins is an offset, kept in the query's checkpoint; only times stay a filter.
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasOptions:
+    """What a query that reads replicas was given."""
+
+    paths: tuple[str, ...]
+    starts_at_end: bool
+    limits: ReadLimits
+    reader: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReplicasOptions:
+        """Read and check the options."""
+        given = Given(options, FOLLOWING, [READING, WRITING])
+        text = given.text(REPLICAS) or ""
+        named = [each.strip() for each in text.split(",")]
+        if not all(named) or len(set(named)) != len(named):
+            raise SettingError(
+                f"{text!r} are no paths of replicas.",
+                where=REPLICAS,
+                fix="Give the path of each once, with commas between, such as "
+                "'/data/a/counts,/data/b/counts'.",
+            )
+        reader = given.text("reader")
+        return cls(
+            tuple(paths.absolute(each) for each in named),
+            given.one_of("startingOffsets", ("earliest", "latest")) == "latest",
+            ReadLimits(
+                given.whole("maxRowsPerTrigger", least=1), given.bytes("maxBytesPerTrigger")
+            ),
+            None if reader is None else check_reader_name(reader),
+        )
 
 
 @dataclass(frozen=True, slots=True)

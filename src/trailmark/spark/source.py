@@ -21,7 +21,7 @@ from trailmark.log import Storage, open_storage, read_meta
 from trailmark.log.readers import acknowledge, register
 from trailmark.settings import MIB
 from trailmark.spark.limits import ReadLimits, SupportsTriggerAvailableNow
-from trailmark.spark.options import ReadOptions, WriteOptions
+from trailmark.spark.options import REPLICAS, ReadOptions, ReplicasOptions, WriteOptions
 from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema
 from trailmark.spark.sink import TrailmarkStreamWriter, TrailmarkWriter
 from trailmark.spark.storages import open_to_write
@@ -54,6 +54,10 @@ class TrailmarkSource(spark.DataSource):
 
     def schema(self) -> StructType:
         _refuse_tables(self._given)
+        if REPLICAS in self._given:
+            from trailmark.spark.replicas_source import schema_of
+
+            return schema_of(ReplicasOptions.parse(self._given))
         options = ReadOptions.parse(self._given)
         storage = open_storage(options.path)
         if read_meta(storage) is None:
@@ -76,6 +80,10 @@ class TrailmarkSource(spark.DataSource):
         return found
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
+        if REPLICAS in self._given:
+            from trailmark.spark.replicas_source import ReplicasReader
+
+            return ReplicasReader(ReplicasOptions.parse(self._given), schema)
         options = ReadOptions.parse(self._given)
         if options.records == STATE:
             from trailmark.spark.state_source import StateReader
@@ -83,7 +91,11 @@ class TrailmarkSource(spark.DataSource):
             return StateReader(options, schema)
         return TrailmarkReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> TrailmarkStreamReader:
+    def streamReader(self, schema: StructType) -> spark.DataSourceStreamReader:
+        if REPLICAS in self._given:
+            from trailmark.spark.replicas_source import ReplicasStreamReader
+
+            return ReplicasStreamReader(ReplicasOptions.parse(self._given), schema)
         options = ReadOptions.parse(self._given).for_stream()
         if options.answers is Answers.ALL and options.reader is not None:
             from trailmark.spark.following import FollowingReader

@@ -17,7 +17,7 @@ from trailmark.streams.view import STATE, Columned, StreamView, open_view
 
 
 def read_table(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     records: str | None = None,
     operator: object = None,
@@ -34,7 +34,9 @@ def read_table(
     Parameters
     ----------
     path
-        Directory or ``s3://`` URL of the stream, or of an operator.
+        Directory or ``s3://`` URL of the stream, or of an operator. Of an operator with replicas
+        a list of their paths: the results that the furthest of them has, read from another one
+        where that cannot be read. Of the other arguments only ``columns`` may be given then.
     records
         Of an operator: ``"results"`` (the default), ``"all"`` (results and footprints with their
         kind, place and state), ``"input"``, ``"late"`` or ``"state"`` (what is open at the end of a
@@ -63,6 +65,15 @@ def read_table(
     --------
     >>> tm.read_table("/data/orders", starting_batch=100, columns=["item_id"])  # doctest: +SKIP
     """
+    if not isinstance(path, str | os.PathLike):
+        batches = starting_batch, ending_batch, starting_timestamp, ending_timestamp
+        if any(each is not None for each in (records, operator, answers, *batches)) or change_feed:
+            raise SettingError(
+                "Replicas are read by the numbers of results, and batches are each one's own.",
+                where="path",
+                fix="Give columns and nothing else, or the path of one replica.",
+            )
+        return _table_of_replicas(path, columns)
     storage = open_storage(path)
     if read_meta(storage) is None:
         place = os.fspath(path)
@@ -82,6 +93,32 @@ def read_table(
         return _state_table(storage, operator, span, columns)
     check_no_code(operator)
     return table_of(open_view(storage, records, asked), span, columns)
+
+
+def _table_of_replicas(
+    paths: Sequence[str | os.PathLike[str]], columns: Sequence[str] | None
+) -> pa.Table:
+    from trailmark.streams.replicas.choosing import Replicas
+
+    storages = {os.fspath(path): open_storage(path) for path in paths}
+    replicas = Replicas(storages)
+    whole = replicas.whole()
+    first = replicas.first()
+    if whole is None or first is None:
+        raise UnknownFormat(
+            f"There is no replica at {', '.join(storages) or 'no path'}.",
+            where="path",
+            fix="Give the paths that operators with numbered=True were given.",
+        )
+    wanted = check_columns(first, columns)
+    parts = [
+        rows
+        for path, pieces in replicas.plan(whole.start, whole.end, whole.path).items()
+        for piece in pieces
+        for rows in replicas.read(path, piece, wanted)
+    ]
+    schema = pa.schema([first.schema.field(name) for name in wanted])
+    return pa.Table.from_batches(parts, schema)
 
 
 def check_no_code(operator: object) -> None:

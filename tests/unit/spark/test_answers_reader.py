@@ -68,7 +68,9 @@ def test_a_stream_of_what_stands_is_refused_with_the_change_feed_to_follow() -> 
 
 def _reader(path: Path, **options: str) -> TrailmarkStreamReader:
     source = TrailmarkSource({"path": str(path), **_FEED, **options})
-    return source.streamReader(source.schema())
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, TrailmarkStreamReader)
+    return reader
 
 
 def _rows(reader: TrailmarkStreamReader, start: dict[str, Any], end: dict[str, Any]) -> pa.Table:

@@ -1,0 +1,226 @@
+"""The source behind ``format("trailmark")`` with the option ``replicas``: the results of an
+operator that runs several times, each result once, from whichever replica can be read.
+
+An offset is a position in numbers of results, which are the same on all replicas, so a batch that
+is repeated may be read from another one. Which one is followed, and when it is left, is in
+:mod:`trailmark.streams.replicas.choosing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource as spark
+from pyspark.sql.types import StructType
+
+from trailmark.errors import SettingError
+from trailmark.settings import MIB
+from trailmark.spark.limits import SupportsTriggerAvailableNow
+from trailmark.spark.options import ReplicasOptions
+from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema
+from trailmark.spark.storages import open_to_write
+from trailmark.streams.replicas.choosing import (
+    Replicas,
+    earlier,
+    position_from_json,
+    position_to_json,
+)
+from trailmark.streams.replicas.numbered import NumberedResults, Piece, Position
+
+#: Bytes that one task reads, about.
+_PARTITION_BYTES = 16 * MIB
+#: Rows handed to Spark at a time.
+_ROWS_AT_ONCE = 1 << 16
+#: Of an offset: where the query stands, and whom it followed to get there.
+_RESULTS, _REPLICA = "results", "replica"
+
+
+@dataclass(frozen=True)
+class PiecesOfReplica(spark.InputPartition):
+    """What one task reads, in this order."""
+
+    path: str
+    pieces: tuple[Piece, ...]
+
+
+class _Source:
+    """What reading replicas takes, in the driver's processes and in tasks."""
+
+    def __init__(self, options: ReplicasOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._replicas: Replicas | None = None
+
+    def replicas(self) -> Replicas:
+        if self._replicas is None:
+            self._replicas = open_replicas(self._options.paths)
+        return self._replicas
+
+    def any_of_them(self) -> NumberedResults | None:
+        """One that can be read, which has to have the columns that are asked for."""
+        found = self.replicas().first()
+        if found is not None:
+            check_wanted(self._schema, found)
+        return found
+
+    def plan(
+        self, start: Position, end: Position, first: str | None
+    ) -> Sequence[spark.InputPartition]:
+        """Pieces of a bucket stay in their order; as many as make a task worth its start."""
+        found: list[PiecesOfReplica] = []
+        for path, pieces in self.replicas().plan(start, end, first).items():
+            found += _in_tasks(path, pieces, self.replicas().row_bytes)
+        return found
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, PiecesOfReplica)
+        wanted = arrow_schema(self._schema)
+        for piece in partition.pieces:
+            for rows in self.replicas().read(partition.path, piece, wanted.names):
+                shown = as_asked(rows, wanted)
+                for first in range(0, shown.num_rows, _ROWS_AT_ONCE):
+                    yield shown.slice(first, _ROWS_AT_ONCE)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_replicas": None}  # tasks open them themselves
+
+
+class ReplicasReader(spark.DataSourceReader):
+    """A query over what the furthest of the replicas has when it is planned."""
+
+    def __init__(self, options: ReplicasOptions, schema: StructType) -> None:
+        self._source = _Source(options, schema)
+
+    def partitions(self) -> Sequence[spark.InputPartition]:
+        self._source.any_of_them()
+        whole = self._source.replicas().whole()
+        planned = [] if whole is None else self._source.plan(whole.start, whole.end, whole.path)
+        # For no partition Spark would make up one of its own.
+        return planned or [PiecesOfReplica("", ())]
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._source.read(partition)
+
+
+class ReplicasStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows one of the replicas, and goes on with another one by the numbers of results."""
+
+    def __init__(self, options: ReplicasOptions, schema: StructType) -> None:
+        self._options = options
+        self._source = _Source(options, schema)
+        self._target: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._source.any_of_them() is None:
+            return _offset((), "")
+        replicas = self._source.replicas()
+        start = replicas.end() if self._options.starts_at_end else replicas.beginning()
+        if start is None:
+            return _offset((), "")
+        self._acknowledge(start)
+        return _offset(start, "")
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        """As far as the replica has come that is followed, or as the limits admit."""
+        if start is None:
+            return self.initialOffset()
+        position = self._position(start)
+        if position is None:
+            return start
+        replicas, limits = self._source.replicas(), self._options.limits
+        self._acknowledge(position)
+        seen = replicas.look()
+        path = replicas.choose(position, seen)
+        if path is None:
+            return start
+        end = seen[path].given
+        if self._target is not None:
+            end = earlier(end, self._target)
+        most = limits.rows
+        if limits.bytes is not None:
+            rows = max(1, limits.bytes // replicas.row_bytes)
+            most = rows if most is None else min(most, rows)
+        if most is not None and not limits.are_lifted_by(limit):
+            end = earlier(end, replicas.admitted(path, position, seen[path], most))
+        return start if end == position else _offset(end, path)
+
+    def getDefaultReadLimit(self) -> Any:
+        return self._options.limits.default()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        end = self._source.replicas().end()
+        return None if end is None else _offset(end, "")
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._source.replicas().end()
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[spark.InputPartition]:
+        self._source.any_of_them()
+        reached = position_from_json(end[_RESULTS])
+        begun = self._position(start)
+        if not reached or begun is None:
+            return []  # Spark begins with a batch, also where there is nothing to read yet
+        return self._source.plan(begun, reached, end[_REPLICA])
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._source.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        position = position_from_json(end[_RESULTS])
+        if position:
+            self._acknowledge(position)
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+    def _position(self, offset: dict[str, Any]) -> Position | None:
+        """Where the query stands; None where it began before all replicas, and still is."""
+        found = position_from_json(offset[_RESULTS])
+        return found or self._source.replicas().before_all()
+
+    def _acknowledge(self, position: Position) -> None:
+        """Lets go, for a named reader and in every replica, of what its query has committed."""
+        if self._options.reader is not None:
+            self._source.replicas().acknowledge(self._options.reader, position)
+
+
+def schema_of(options: ReplicasOptions) -> StructType:
+    """The columns of the results."""
+    found = open_replicas(options.paths).first()
+    if found is None:
+        raise SettingError(
+            f"None of the replicas has begun: {', '.join(options.paths)}.",
+            where="replicas",
+            fix="Give the paths of operators with numbered=True, with commas between. To wait for "
+            "them, give their schema with .schema(...).",
+        )
+    return spark_schema(found)
+
+
+def open_replicas(paths: Sequence[str]) -> Replicas:
+    """The replicas at these paths."""
+    return Replicas({path: open_to_write(path) for path in paths})
+
+
+def _offset(position: Position, path: str) -> dict[str, Any]:
+    return {_RESULTS: position_to_json(position), _REPLICA: path}
+
+
+def _in_tasks(path: str, pieces: Sequence[Piece], row_bytes: int) -> list[PiecesOfReplica]:
+    found: list[PiecesOfReplica] = []
+    waiting: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if waiting and (size >= _PARTITION_BYTES or piece.bucket != waiting[-1].bucket):
+            found.append(PiecesOfReplica(path, tuple(waiting)))
+            waiting, size = [], 0
+        waiting.append(piece)
+        size += piece.rows * row_bytes
+    return [*found, PiecesOfReplica(path, tuple(waiting))] if waiting else found

@@ -1,0 +1,43 @@
+"""Replicas of an operator give the same results, number by number, however their input is cut, and
+who follows them gets each of these once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from tests.support.follower import run_follower
+from tests.support.replicas import run_replicas
+from tests.support.seeds import seeds
+
+_CASES = 100
+_FOLLOWED = 200
+_PARTS = 4
+_T = TypeVar("_T")
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_replicas_give_the_same_results_in_the_same_order_through_crashes(part: int) -> None:
+    crashes = _each(run_replicas, _CASES, part)
+    assert sum(crashes) > 0 or _CASES < 10
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_who_follows_replicas_gets_every_result_once(part: int) -> None:
+    followers = _each(run_follower, _FOLLOWED, part)
+    if len(followers) >= 10:
+        assert sum(each.repeated for each in followers) > 0
+        assert sum(each.switches for each in followers) > len(followers)
+
+
+def _each(run: Callable[[int], _T], cases: int, part: int) -> list[_T]:
+    found = []
+    for seed in seeds(cases)[part::_PARTS]:
+        try:
+            found.append(run(seed))
+        except BaseException:
+            print(f"TRAILMARK_SEED={seed} TRAILMARK_CASES=1 repeats it.")
+            raise
+    return found

@@ -79,6 +79,10 @@ def _run(options: argparse.Namespace) -> int:
         from trailmark.cli import verify
 
         return verify.run(options)
+    if options.command == "compare":
+        from trailmark.cli import compare
+
+        return compare.run(options)
     if options.command == "recover":
         from trailmark.cli import recover
 

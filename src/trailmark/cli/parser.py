@@ -16,8 +16,8 @@ _DESCRIPTION = """\
 Look after the logs of a Trailmark operator, or after a written stream.
 
 PATH is what the operator or the stream was given as `path`. status, page, metrics, log, verify,
-readers, writers and recover --dry-run change nothing and may run beside the query; so may trim and
-merge."""
+compare, readers, writers and recover --dry-run change nothing and may run beside the query; so may
+trim and merge."""
 
 _EXIT_CODES = "exit codes: 0 all is well, 1 something is wrong with the logs, 2 could not run"
 
@@ -209,6 +209,19 @@ def _verify(commands: _Commands[argparse.ArgumentParser]) -> None:
     )
 
 
+def _compare(commands: _Commands[argparse.ArgumentParser]) -> None:
+    parser = _command(
+        commands,
+        "compare",
+        "say whether two replicas have given the same results, number by number",
+        "Of operators with numbered=True. Reads footers, and around the first difference a few\n"
+        "batches; changes nothing. Exit code 0: nothing differs. 1: something does; where it\n"
+        "begins is printed with both results. 2: could not run.",
+        "trailmark compare /data/a/counts /data/b/counts",
+    )
+    parser.add_argument("other", metavar="PATH", help="the path of the other replica")
+
+
 def _readers(commands: _Commands[argparse.ArgumentParser]) -> None:
     parser = _command(
         commands,
@@ -334,6 +347,7 @@ _COMMANDS = (
     _metrics,
     _log,
     _verify,
+    _compare,
     _readers,
     _writers,
     _recover,

@@ -19,7 +19,7 @@ from trailmark.cli.parser import make_parser
 
 _COMMANDS = (
     *("status", "log", "verify", "readers", "writers", "recover", "trim", "merge", "truncate"),
-    "standby",
+    *("standby", "compare"),
 )
 
 

@@ -72,6 +72,10 @@ soak-s3: setup ## Random faults of an object store for SOAK_SECONDS (SOAK_SEED t
 soak-standby: java $(VENV)/spark/classes.jsa ## Kill, stop and wake drivers with tm.standby for SOAK_SECONDS (SOAK_SEED to repeat)
 	$(SPARK) $(BIN)/python -m tests.soak_standby --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
+.PHONY: soak-replicas
+soak-replicas: java $(VENV)/spark/classes.jsa ## Kill, stop and cut off replicas that are followed for SOAK_SECONDS (SOAK_SEED to repeat)
+	$(SPARK) $(BIN)/python -m tests.soak_replicas --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
 .PHONY: fuzz
 fuzz: setup ## Changed files with right checksums, read for FUZZ_SECONDS (FUZZ_SEED to repeat it)
 	@$(BIN)/python -c 'import atheris' 2> /dev/null || \
@@ -118,6 +122,7 @@ bench-answers: java ## Cost of merging streams in order, and answers without one
 .PHONY: bench-standby
 bench-standby: java ## From kill -9 to the next result, with a standby and without; exit code 1 if it is long
 	$(SPARK) $(BIN)/python -m bench.standby
+	$(SPARK) $(BIN)/python -m bench.replicas
 
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short

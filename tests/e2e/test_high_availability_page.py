@@ -1,15 +1,19 @@
-"""The script of docs/high-availability.md runs as it stands, until it is told to end."""
+"""The scripts of docs/high-availability.md run as they stand, until they are told to end."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import signal
 import threading
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import trailmark as tm
@@ -26,11 +30,16 @@ def _orders(root: Path) -> None:
     (directory / "0.json").write_text("\n".join(lines))
 
 
+def _codes(tmp_path: Path) -> list[str]:
+    """The examples, with what they read and write in a directory of the test."""
+    found = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
+    return [code.replace("shop/", f"{tmp_path}/shop/") for code in found]
+
+
 def test_the_script_answers_hands_over_and_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
-    code = re.sub(r'"(shop/\w+)"', rf'"{tmp_path}/\1"', code)
+    code, _, _ = _codes(tmp_path)
     _orders(tmp_path)
 
     def is_answered() -> bool:
@@ -56,3 +65,34 @@ def test_the_script_answers_hands_over_and_leaves_nothing_behind(
     term = newest_term(open_lease(tmp_path / "shop/lease")[1])
     assert term is not None
     assert term.is_released
+
+
+def test_replicas_are_followed_as_the_page_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, replica, reader = _codes(tmp_path)
+    kind = pa.timestamp("us", "UTC")
+    schema = pa.schema([("at", kind), ("item", pa.int32())])
+    for name in ("eu", "us"):
+        writer = tm.stream_writer(
+            tmp_path / "shop" / name, schema, name=name, time_column="at", delay="0 seconds"
+        )
+        times = pa.array([n * 1_000_000 for n in range(100)]).cast(kind)
+        items = pa.array([n % 3 for n in range(100)], pa.int32())
+        writer.append(pa.table([times, items], schema=schema))
+        writer.heartbeat(datetime.fromtimestamp(100, timezone.utc))
+
+    def run(code: str, name: str) -> None:
+        monkeypatch.setattr("sys.argv", ["replica.py", name])
+        names: dict[str, Any] = {}
+        exec(compile(code, str(_PAGE), "exec"), names)
+        names["query"].awaitTermination()
+
+    run(replica, "a")
+    run(reader, "")
+    shutil.rmtree(tmp_path / "shop/a/counts")
+    run(replica, "b")
+    run(reader, "")
+    found = spark.read.parquet(f"{tmp_path}/shop/results")
+    assert found.count() == 10 * 3
+    assert found.agg({"n": "sum"}).collect()[0][0] == 200

@@ -116,8 +116,10 @@ def test_one_is_followed_and_then_another(
         streams.go_on(7)
         _run(other, tmp_path / "b" / "check")
         followed.wait_for(streams.windows())
-        known = [read_reader(LocalStorage(path), "sums") for path in paths]
-        assert all(known), "both keep what it needs"
+        wait_until(
+            "both keep what it needs, and know whom it follows",
+            lambda: [_follows(path) for path in paths] == [False, True],
+        )
         # What the first one has is taken from there again, and what was read is not repeated.
         streams.go_on(6)
         _run(one, tmp_path / "a" / "check")
@@ -131,6 +133,29 @@ def test_one_is_followed_and_then_another(
     assert table.num_rows == streams.windows().total()
     batch = spark.read.format("trailmark").option("replicas", f"{paths[0]},{paths[1]}").load()
     assert _rows(batch) == streams.windows()
+    behind = tm.aggregate(
+        _follow(spark, paths),
+        by="item",
+        window=tm.count_window(2),
+        values={"n": tm.sum("n")},
+        path=tmp_path / "next",
+    )
+    assert f"replicas {paths[0]},{paths[1]}" in str(tm.explanation(behind))
+    _run(behind, tmp_path / "next-check")
+    pairs = sum(len(of) // 2 for of in _by_item(streams.windows()).values())
+    assert tm.read_table(tmp_path / "next").num_rows == pairs
+
+
+def _by_item(windows: Counter[Row]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for row in windows:
+        found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _follows(path: Path) -> bool | None:
+    reader = read_reader(LocalStorage(path), "sums")
+    return None if reader is None else reader.follows
 
 
 def _compare(paths: list[Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:

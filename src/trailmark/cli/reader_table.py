@@ -52,9 +52,16 @@ def _row(reader: ReaderStatus, now_us: int) -> list[Cell]:
     assert reader.seen_us is not None
     return [
         Cell(reader.name),
-        Cell(reader.stream or "-"),
+        Cell(_reads(reader)),
         Cell(units.batch(reader.needs)),
         Cell("-" if reader.lag is None else f"{reader.lag:,}"),
         Cell("-" if reader.lag_rows is None else f"{reader.lag_rows:,}"),
         Cell(f"{units.duration(max(0, now_us - reader.seen_us))} ago"),
     ]
+
+
+def _reads(reader: ReaderStatus) -> str:
+    """Which log it reads, and whether from here, where there are other replicas."""
+    if reader.follows is None:
+        return reader.stream or "-"
+    return f"{reader.stream}, follows {'this replica' if reader.follows else 'another one'}"

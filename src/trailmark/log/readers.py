@@ -28,12 +28,16 @@ _STREAMS = {stream.name.lower(): stream for stream in Stream}
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader, which log it reads, the first batch it still needs, and when it last said so."""
+    """A reader, which log it reads, the first batch it still needs, and when it last said so.
+
+    Of a reader of replicas ``follows`` tells whether it follows this one now; None of all others.
+    """
 
     name: str
     stream: Stream
     needs: int
     seen_us: int
+    follows: bool | None = None
 
 
 def register(
@@ -65,10 +69,16 @@ def register(
 
 
 def acknowledge(
-    storage: Storage, name: str, stream: Stream, needs: int, clock: Clock = wall_clock_us
+    storage: Storage,
+    name: str,
+    stream: Stream,
+    needs: int,
+    clock: Clock = wall_clock_us,
+    *,
+    follows: bool | None = None,
 ) -> None:
     """Says that a reader has committed all batches before this one."""
-    storage.replace(reader_path(name), [_text(Reader(name, stream, needs, clock()))])
+    storage.replace(reader_path(name), [_text(Reader(name, stream, needs, clock(), follows))])
 
 
 def forget(storage: Storage, name: str) -> bool:
@@ -137,7 +147,10 @@ def read_reader(storage: Storage, name: str) -> Reader | None:
             stream = _stream_of(json_text.text_of(body["stream"]), path)
             needs = json_text.whole(body["needs"], 0, LARGEST_BATCH + 1)
             seen_us = json_text.whole(body["seen_us"], -(2**63), 2**63 - 1)
-            return Reader(name, stream, needs, seen_us)
+            follows = body.get("follows")
+            if follows not in (None, True, False):
+                raise ValueError("neither followed nor not")
+            return Reader(name, stream, needs, seen_us, follows)
     except (KeyError, TypeError, ValueError):
         pass  # whole, and not what a reader writes
     # Guessing could trim what somebody needs.
@@ -176,4 +189,6 @@ def _text(reader: Reader) -> bytes:
         "seen_us": reader.seen_us,
         "stream": reader.stream.name.lower(),
     }
+    if reader.follows is not None:
+        body["follows"] = reader.follows
     return json_text.dump_guarded(body, "reader")

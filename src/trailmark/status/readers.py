@@ -29,6 +29,8 @@ class ReaderStatus:
         Committed batches that it has not read, or not committed, yet.
     lag_rows
         Rows of these; None where that is not known without reading more than a footer.
+    follows
+        Of a reader of replicas, whether it follows this one now.
     problem, fix
         What is wrong with its file, and what to do about it.
     """
@@ -39,6 +41,7 @@ class ReaderStatus:
     seen_us: int | None = None
     lag: int | None = None
     lag_rows: int | None = None
+    follows: bool | None = None
     problem: str = ""
     fix: str = ""
 
@@ -70,4 +73,11 @@ def _read(storage: Storage, name: str, ends: Mapping[Stream, int]) -> ReaderStat
         return None
     end = ends.get(reader.stream)
     lag = None if end is None else max(0, end - reader.needs)
-    return ReaderStatus(name, reader.stream.name.lower(), reader.needs, reader.seen_us, lag)
+    return ReaderStatus(
+        name,
+        reader.stream.name.lower(),
+        reader.needs,
+        reader.seen_us,
+        lag,
+        follows=reader.follows,
+    )

@@ -13,7 +13,7 @@ from tests.support.written import Written
 from tests.unit.cli.conftest import Run
 from trailmark.log import LocalStorage
 from trailmark.log.clock import wall_clock_us
-from trailmark.log.readers import reader_names, register
+from trailmark.log.readers import acknowledge, reader_names, register
 from trailmark.records import Stream
 
 
@@ -43,6 +43,17 @@ def test_readers_of_a_stream_are_listed_with_how_far_they_are(read: StoredAt, ru
     rows = _rows(said.out)
     assert rows["billing"] == ["batches", "2", "4", "80", "1 h 0 min ago"]
     assert rows["search"][:4] == ["batches", "6", "0", "0"]
+
+
+def test_readers_of_replicas_are_listed_with_whom_they_follow(counted: Written, run: Run) -> None:
+    storage = LocalStorage(counted.path)
+    for name, follows in (("here", True), ("there", False)):
+        acknowledge(storage, name, Stream.OUTPUT, 3, follows=follows)
+    rows = _rows(run("readers", counted.path).out)
+    assert rows["here"][0] == "output, follows this replica"
+    assert rows["there"][0] == "output, follows another one"
+    found = run("status", counted.path, "--json").json["readers"]
+    assert [each["follows"] for each in found] == [True, False]
 
 
 def test_readers_of_an_operator_are_listed_with_the_log_they_read(

@@ -109,7 +109,7 @@ class Replicas:
         self._asking = Asking(hands or InThreads(), _PATIENCE_US, now_us, clock, _TellOfReplicas())
         self._opened: dict[str, NumberedResults] = {}
         self._broken: dict[str, str] = {}
-        self._acknowledged: dict[str, Position] = {}
+        self._acknowledged: dict[str, tuple[Position, bool]] = {}
         #: The one that is followed, and the moment and position of another at which it was behind.
         self._followed: str | None = None
         self._behind: tuple[float, Position] | None = None
@@ -358,9 +358,10 @@ class Replicas:
         work = {
             path: partial(self._acknowledge, path, reader, position)
             for path in self._storages
-            if not self._asking.is_away(path) and self._acknowledged.get(path) != position
+            if not self._asking.is_away(path)
+            if self._acknowledged.get(path) != (position, path == self._followed)
         }
-        self._asking.ask(("acknowledge", position), work)
+        self._asking.ask(("acknowledge", position, self._followed), work)
 
     def _acknowledge(self, path: str, reader: str, position: Position) -> None:
         try:
@@ -370,8 +371,9 @@ class Replicas:
             needs = replica.needs(position, replica.there())
             if path not in self._acknowledged:
                 register(self._storages[path], reader, Stream.OUTPUT, needs)
-            acknowledge(self._storages[path], reader, Stream.OUTPUT, needs)
-            self._acknowledged[path] = position
+            follows = path == self._followed
+            acknowledge(self._storages[path], reader, Stream.OUTPUT, needs, follows=follows)
+            self._acknowledged[path] = (position, follows)
         except Unreachable:
             raise
         except BROKEN as error:

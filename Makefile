@@ -48,6 +48,11 @@ chromium: setup ## Install a browser for the tests of the page, where that may b
 test: lint chromium $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
+.PHONY: wheels
+wheels: setup ## Build what is released into dist: an sdist, and wheels for Linux on x86-64 and AArch64
+	@rm -rf dist
+	$(BIN)/python build_support/release.py dist
+
 .PHONY: page-pictures
 page-pictures: setup ## Take the pictures of the page in docs/images anew
 	$(BIN)/python -m tests.support.page_pictures

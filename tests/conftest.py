@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 #: Fixtures that take seconds to make.
-_SHARED = ("application", "retrying", "sanitized", "browser")
+_SHARED = ("application", "retrying", "sanitized", "browser", "released")
 _LONGEST_FIRST = ("spark", "e2e", "property", "crash", "unit")
 
 

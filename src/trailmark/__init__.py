@@ -55,6 +55,8 @@ if _typing.TYPE_CHECKING:
     from trailmark.streams.own_writer import stream_writer
     from trailmark.streams.table import read_table
 
+    __version__: str
+
 __all__ = [
     "Continuous",
     "CostBenefit",
@@ -134,6 +136,8 @@ def __getattr__(name: str) -> _typing.Any:
 
     if name == "testing":
         return importlib.import_module("trailmark.testing")
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("trailmark")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)

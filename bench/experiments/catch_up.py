@@ -19,9 +19,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from bench.experiment import Effort, Measured, Note, Raw, Repetition, Section
+from trailmark.inspection.logs import existing_meta
 from trailmark.log import LocalStorage
 from trailmark.records import NO_BATCH
-from trailmark.status.logs import existing_meta
 from trailmark.streams.manifest import manifest_log, read_manifest
 
 NAME = "catch-up"

@@ -23,13 +23,13 @@ from bench.drawing import bars
 from bench.experiment import Effort, Measured, Note, Raw, Section, in_turn, ratios, spread, table
 from bench.orders import aggregate
 from bench.session import start_session
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import LocalStorage
 from trailmark.operators.protocol import BatchInput
 from trailmark.records import FrameKind, Stream
 from trailmark.settings import Durability
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
-from trailmark.status.logs import OperatorFiles
 
 NAME = "open-footprints"
 TITLE = "Footprints of opening windows"

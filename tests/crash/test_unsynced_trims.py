@@ -17,8 +17,8 @@ from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, Policy
 from trailmark.engine import BatchReport
 from trailmark.errors import TrailmarkError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.settings import Durability, LogSettings
-from trailmark.status.logs import OperatorFiles
 from trailmark.testing.disk import Crashed, SimulatedDisk
 from trailmark.upkeep.truncate import plan_truncate, truncate_operator
 

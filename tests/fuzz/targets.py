@@ -15,10 +15,10 @@ from tests.fuzz.tokens import try_token
 from tests.fuzz.worlds import World, worlds
 from trailmark.cli import main
 from trailmark.errors import LogError, TrailmarkError
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.verify import Verification, verify_operator
 from trailmark.log import LocalStorage
 from trailmark.settings import Durability
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.verify import Verification, verify_operator
 from trailmark.streams.stored import StreamFiles
 from trailmark.streams.table import read_table
 from trailmark.streams.verify import verify_stream

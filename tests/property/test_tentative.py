@@ -32,9 +32,9 @@ from trailmark.checkpoint.policy import FullSnapshot
 from trailmark.engine import bucket
 from trailmark.engine.forking import Forking
 from trailmark.errors import DamagedSegment
+from trailmark.inspection.verify import verify_operator
 from trailmark.log.frame import FRAME_HEADER
 from trailmark.records import FrameKind, Stream
-from trailmark.status.verify import verify_operator
 from trailmark.testing.disk import SimulatedDisk
 from trailmark.testing.processes import AtOnce
 

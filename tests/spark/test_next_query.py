@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 import trailmark as tm
 from tests.support.spark_runs import wait_until
 from trailmark.errors import SettingError
+from trailmark.inspection import StatusReader
 from trailmark.log import LocalStorage
 from trailmark.spark.marks import marks_of
-from trailmark.status import StatusReader
 from trailmark.streams.following import following_path, newest_followed
 from trailmark.streams.own_writer import OwnWriter
 

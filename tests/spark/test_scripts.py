@@ -18,9 +18,9 @@ from tests.support.spark_feed import Feed
 from tests.support.spark_orders import sink_files
 from tests.support.spark_streams import follow, query
 from trailmark.engine.commits import newest_mark
+from trailmark.inspection import read_status
 from trailmark.log import LocalStorage
 from trailmark.log.readers import read_reader
-from trailmark.status import read_status
 
 _SCRIPT = """
 import os, sys

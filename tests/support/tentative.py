@@ -28,13 +28,13 @@ from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.engine import BatchReport, OperatorLogs
 from trailmark.engine.tentative import InputsTold, Upstream
+from trailmark.inspection.verify import verify_operator
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Segment, read_tentative
 from trailmark.operators.protocol import AnyOperator, BatchInput, Port
 from trailmark.records import FrameKind
 from trailmark.recovery import batch_input
 from trailmark.state.memory import Memory
-from trailmark.status.verify import verify_operator
 from trailmark.testing.disk import Crashed
 from trailmark.windows.spec import event_times
 

@@ -14,7 +14,7 @@ from trailmark.cli.place import find_rows
 from trailmark.cli.rows import plain_rows, row_text
 from trailmark.cli.terminal import Paint
 from trailmark.errors import SettingError
-from trailmark.status.read_only import ReadOnly
+from trailmark.inspection.read_only import ReadOnly
 from trailmark.streams.replicas.comparing import Comparison, Difference, compare
 from trailmark.streams.replicas.numbered import NumberedResults
 from trailmark.watch.place import holds_stream

@@ -10,9 +10,9 @@ from trailmark.cli.reader_table import closing_lines
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint, Style
 from trailmark.engine.tentative import STABLE
+from trailmark.inspection import Activity, BucketStatus, OperatorStatus
 from trailmark.operators.kinds import title_of
 from trailmark.records import NO_BATCH, Loss
-from trailmark.status import Activity, BucketStatus, OperatorStatus
 from trailmark.watch.words import operator_warnings
 
 _TITLES = (

@@ -16,10 +16,10 @@ from trailmark.cli.rows import plain_rows, row_text, value_text
 from trailmark.cli.selection import Selection
 from trailmark.cli.stream_log import StreamListing
 from trailmark.errors import LogError, MissingSegment
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import Footer, StreamLog
 from trailmark.log.catalog import Catalog
 from trailmark.records import FrameKind
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.stored import StreamFiles
 
 _HEAD = f"{'log':<9} {'batch':>8}  {'written':<20}  {'size':>8}  rows"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from trailmark.errors import SettingError, StorageError
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.read_only import ReadOnly
 from trailmark.leases import is_lease
 from trailmark.log import Storage, open_storage
 from trailmark.settings import LogSettings
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.read_only import ReadOnly
 from trailmark.streams.stored import StreamFiles
 from trailmark.watch.place import find_logs, holds_stream, holds_union
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from trailmark import units
 from trailmark.cli.table import Cell, columns
 from trailmark.cli.terminal import Paint
-from trailmark.status import OperatorStatus, ReaderStatus
+from trailmark.inspection import OperatorStatus, ReaderStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.watch.words import reader_warnings
 

@@ -12,9 +12,9 @@ from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.reader_table import reader_lines
 from trailmark.cli.terminal import Paint
 from trailmark.errors import SettingError
+from trailmark.inspection import ReaderStatus, StatusReader
 from trailmark.log import Storage
 from trailmark.log.readers import forget, reader_names
-from trailmark.status import ReaderStatus, StatusReader
 from trailmark.streams.status import StreamStatusReader
 from trailmark.watch.place import holds_stream
 from trailmark.watch.words import reader_warnings

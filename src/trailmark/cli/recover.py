@@ -10,9 +10,9 @@ from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import chosen_buckets, only_operator, open_to_look
 from trailmark.errors import LogError, SettingError
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket, predict_us
 from trailmark.recovery import RecoveryPlan
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket, predict_us
 
 
 def run(options: argparse.Namespace) -> int:

@@ -17,8 +17,8 @@ from trailmark.cli.place import find_lease
 from trailmark.cli.stream_drawing import draw_stream
 from trailmark.cli.terminal import Paint, Screen
 from trailmark.cli.union_drawing import draw_union
+from trailmark.inspection import OperatorStatus, StatusReader
 from trailmark.leases.status import LeaseStatus, LeaseStatusReader
-from trailmark.status import OperatorStatus, StatusReader
 from trailmark.streams.status import StreamStatus, StreamStatusReader
 from trailmark.streams.union.status import UnionStatus, UnionStatusReader
 from trailmark.values import dataclass

@@ -12,7 +12,7 @@ from trailmark.cli.place import Files, only_operator, open_to_change, open_to_lo
 from trailmark.cli.question import check_can_ask, says_yes
 from trailmark.cli.terminal import Paint
 from trailmark.errors import BatchGoesBackward
-from trailmark.status.logs import OperatorFiles
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.upkeep.truncate import (
     TruncatePlan,
     TruncateReport,

@@ -10,7 +10,7 @@ from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import find_rows
 from trailmark.cli.terminal import Paint, Passing
-from trailmark.status.verify import Finding, Verification, verify_operator
+from trailmark.inspection.verify import Finding, Verification, verify_operator
 from trailmark.streams.verify import verify_stream
 from trailmark.watch.place import holds_stream
 

@@ -8,9 +8,9 @@ from trailmark import units
 from trailmark.dashboard.elements import Cell, Column, Shown, State, Table
 from trailmark.dashboard.streams import ago, readers_table
 from trailmark.engine.tentative import STABLE
+from trailmark.inspection import BucketStatus, OperatorStatus, Recovered
 from trailmark.operators.kinds import title_of
 from trailmark.records import NO_BATCH, Loss
-from trailmark.status import BucketStatus, OperatorStatus, Recovered
 from trailmark.watch import History
 
 _COLUMNS = (

@@ -13,8 +13,8 @@ from trailmark.dashboard.layers import layers
 from trailmark.dashboard.operators import show_operator
 from trailmark.dashboard.streams import show_stream
 from trailmark.dashboard.unions import show_union
+from trailmark.inspection import OperatorStatus
 from trailmark.log.storage.urls import redacted
-from trailmark.status import OperatorStatus
 from trailmark.streams.union.status import UnionStatus
 from trailmark.watch import Point, Sampler, Seen, Snapshot, warnings_of
 

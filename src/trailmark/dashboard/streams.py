@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from trailmark import units
 from trailmark.dashboard.elements import Cell, Column, Shown, State, Table
+from trailmark.inspection import ReaderStatus
 from trailmark.records import NO_BATCH
-from trailmark.status import ReaderStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.watch import History
 

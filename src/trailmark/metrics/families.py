@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
+from trailmark.inspection import BucketStatus, OperatorStatus
 from trailmark.log.storage.urls import redacted
 from trailmark.records import NO_BATCH
-from trailmark.status import BucketStatus, OperatorStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.status import UnionStatus

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from trailmark.checkpoint.wording import policy_title
 from trailmark.errors import LogError, StorageError
+from trailmark.inspection import BucketStatus, OperatorStatus, read_status
 from trailmark.log import open_storage, read_meta
 from trailmark.log.storage.urls import redacted
 from trailmark.operators.kinds import caution_of, title_of
@@ -19,7 +20,6 @@ from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.source import TrailmarkSource
 from trailmark.spark.ticks import TickSource
 from trailmark.spark.union_source import UnionOptions, UnionSource
-from trailmark.status import BucketStatus, OperatorStatus, read_status
 
 #: What `mapInArrow` becomes in a plan.
 _FUNCTION = "MapInArrow"

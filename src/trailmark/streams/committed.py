@@ -6,8 +6,8 @@ import logging
 
 from trailmark.engine.commits import newest_mark
 from trailmark.engine.spark_commits import SparkCommits
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.records import NO_BATCH, Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.view import Tail
 
 _log = logging.getLogger("trailmark")

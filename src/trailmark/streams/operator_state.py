@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from trailmark.engine.logs import describe_logs, has_ticks
 from trailmark.errors import MissingInput, MissingSegment, SchemaChanged, SettingError
+from trailmark.inspection.logs import OperatorFiles, existing_meta
+from trailmark.inspection.read_only import ReadOnly
 from trailmark.log import OperatorMeta, Storage, check_same_operator
 from trailmark.operators.kinds import form_of, rebuilt
 from trailmark.operators.logged import unknown_operator
 from trailmark.operators.protocol import AnyOperator
 from trailmark.records import Stream
 from trailmark.recovery.aside import recovered_aside
-from trailmark.status.logs import OperatorFiles, existing_meta
-from trailmark.status.read_only import ReadOnly
 from trailmark.streams.committed import CommittedBatches
 from trailmark.streams.description import is_stream
 from trailmark.streams.named_code import named_code

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import Storage, StreamLog
 from trailmark.records import NO_BATCH, Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.answers import Answers
 from trailmark.streams.committed import CommittedBatches
 from trailmark.streams.operator_rows import rows_of_kind

@@ -8,9 +8,9 @@ import numpy as np
 
 from trailmark.checkpoint.account import Account
 from trailmark.errors import LogError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import Origin
 from trailmark.records import Foundation, Loss, Stream
-from trailmark.status.logs import OperatorFiles
 
 #: Runs of batches that are told; of more, the newest.
 _MOST_TOLD = 5

@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from trailmark.errors import LogError, MissingSegment
+from trailmark.inspection.footers import NewestFooters
+from trailmark.inspection.picture import LogFiles
+from trailmark.inspection.read import LOOK_BACK, files_of
+from trailmark.inspection.read_only import ReadOnly
+from trailmark.inspection.readers import ReaderStatus, read_readers
 from trailmark.log import Clock, Footer, Origin, Storage, StreamLog, TimeRange, wall_clock_us
 from trailmark.log.index import read_times, stored_times
 from trailmark.log.names import log_directory
 from trailmark.records import NO_BATCH, Stream
-from trailmark.status.footers import NewestFooters
-from trailmark.status.picture import LogFiles
-from trailmark.status.read import LOOK_BACK, files_of
-from trailmark.status.read_only import ReadOnly
-from trailmark.status.readers import ReaderStatus, read_readers
 from trailmark.streams.boundaries import Boundaries
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.heartbeats import Heartbeat, newest_heartbeats

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trailmark.inspection.logs import existing_meta
 from trailmark.log import Storage
 from trailmark.settings import LogSettings
-from trailmark.status.logs import existing_meta
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.manifest import manifest_log
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from trailmark.errors import LogError, MissingSegment
+from trailmark.inspection.read_only import ReadOnly, ignore
+from trailmark.inspection.verify import Finding, Verification, unreadable_readers, verify_settled
 from trailmark.log import Clock, Storage, wall_clock_us
 from trailmark.log.verify import Problem, problem_of
 from trailmark.records import FrameKind, Stream
 from trailmark.settings import DAY
-from trailmark.status.read_only import ReadOnly, ignore
-from trailmark.status.verify import Finding, Verification, unreadable_readers, verify_settled
 from trailmark.streams.advice import about_data, about_manifest
 from trailmark.streams.files import DataFile, open_file, written_at
 from trailmark.streams.heartbeats import newest_heartbeats

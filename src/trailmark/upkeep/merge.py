@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trailmark.errors import LogError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import StreamLog
 from trailmark.records import Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Needed
 from trailmark.values import dataclass
 

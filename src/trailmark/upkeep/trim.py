@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from trailmark.errors import LogError, MissingSegment, UnknownFormat
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import StreamLog
 from trailmark.log.trim import files_before
 from trailmark.log.unknown import refuse_unknown
 from trailmark.records import OPERATOR_STREAMS, Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep.needed import Held, Needed
 from trailmark.values import dataclass
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from trailmark.engine import commits
 from trailmark.errors import MissingSegment, SettingError
+from trailmark.inspection import marks
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
 from trailmark.log import StreamLog
 from trailmark.log.unknown import refuse_unknown
 from trailmark.log.verify import Problem
 from trailmark.records import Stream
-from trailmark.status import marks
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
 from trailmark.values import dataclass
 
 #: Output first: without it a batch counts as not done, and its input may come again.

@@ -3,7 +3,7 @@
 What it promises: files are only read, by one thread, one look after another: no look begins before
 the last one has ended and as much time again has passed. An hour of figures is kept in memory.
 
-What it leaves to others: pictures of single paths (:mod:`trailmark.status`,
+What it leaves to others: pictures of single paths (:mod:`trailmark.inspection`,
 :mod:`trailmark.streams`), and what is made of them (:mod:`trailmark.dashboard`,
 :mod:`trailmark.metrics`).
 """

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from trailmark.engine.spark_offsets import ReadBy, read_by
+from trailmark.inspection import OperatorStatus, ReadOnly
 from trailmark.log import open_storage
 from trailmark.log.storage.urls import full_path, is_url
 from trailmark.records import NO_BATCH
-from trailmark.status import OperatorStatus, ReadOnly
 from trailmark.streams.status import StreamStatus
 from trailmark.streams.union.status import UnionStatus
 from trailmark.watch.pictures import Picture

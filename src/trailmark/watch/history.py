@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import NamedTuple
 
-from trailmark.status import BucketStatus, OperatorStatus, Recovered
+from trailmark.inspection import BucketStatus, OperatorStatus, Recovered
 from trailmark.streams.status import StreamStatus
 from trailmark.watch.pictures import Picture
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 from uuid import UUID
 
+from trailmark.inspection import OperatorStatus, StatusReader
+from trailmark.inspection.logs import existing_meta
 from trailmark.log import Clock, Storage, wall_clock_us
-from trailmark.status import OperatorStatus, StatusReader
-from trailmark.status.logs import existing_meta
 from trailmark.streams.status import StreamStatus, StreamStatusReader
 from trailmark.streams.union.status import UnionStatus, UnionStatusReader
 from trailmark.watch.place import find_logs, holds_stream, holds_union

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trailmark.errors import LogError, NoPermission, SettingError, StorageError
+from trailmark.inspection.logs import existing_meta
 from trailmark.log import OperatorMeta, Storage, open_storage
 from trailmark.log.meta import META_PATH
 from trailmark.log.storage.urls import full_path, is_url
-from trailmark.status.logs import existing_meta
 from trailmark.streams.description import is_stream
 from trailmark.streams.union.description import is_union
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from trailmark import units
 from trailmark.engine.refused import Refusal
-from trailmark.status import OperatorStatus, ReaderStatus
+from trailmark.inspection import OperatorStatus, ReaderStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.streams.union.status import UnionStatus
 from trailmark.watch.pictures import Picture

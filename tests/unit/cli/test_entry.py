@@ -151,7 +151,7 @@ def test_help_is_there_before_anything_slow_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "trailmark.engine" not in done.stdout
-    assert "trailmark.status" not in done.stdout
+    assert "trailmark.inspection" not in done.stdout
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(counted: Written) -> None:

@@ -16,7 +16,7 @@ from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous, FullSnapshot
 from trailmark.engine import Bucket
 from trailmark.errors import NoPermission
-from trailmark.status import read_status
+from trailmark.inspection import read_status
 from trailmark.testing.disk import Crashed
 
 

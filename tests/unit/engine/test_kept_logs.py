@@ -14,10 +14,10 @@ from tests.support.plain import plain_rows
 from tests.support.shown_states import StatedQuery
 from tests.support.small import SMALL_WINDOWS
 from trailmark.engine import BatchReport, OperatorLogs
+from trailmark.inspection.verify import verify_operator
 from trailmark.kernel.columns import contiguous
 from trailmark.log import LocalStorage, StreamLog
 from trailmark.records import FrameKind
-from trailmark.status.verify import verify_operator
 from trailmark.streams.operator_state import open_state
 from trailmark.testing.disk import SimulatedDisk
 

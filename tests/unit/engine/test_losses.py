@@ -21,12 +21,12 @@ from trailmark.cli.terminal import Paint
 from trailmark.engine.losses import asked_loss, check_refers_to_nothing
 from trailmark.engine.progress import read_progress
 from trailmark.errors import MissingInput, SettingError
+from trailmark.inspection import read_status
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
 from trailmark.operators.keyed import Keyed
 from trailmark.records import Foundation, Loss, Stream
 from trailmark.recovery import Lost
-from trailmark.status import read_status
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
 from trailmark.streams.operator_state import open_state
 from trailmark.testing.disk import SimulatedDisk
 

@@ -11,10 +11,10 @@ import trailmark as tm
 from trailmark.checkpoint.policy import Continuous, Policy, UpstreamBackup
 from trailmark.cli import main
 from trailmark.engine import Bucket, OperatorLogs
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage
 from trailmark.log.rows import as_bytes
 from trailmark.operators.aggregate import Aggregate
-from trailmark.status.verify import verify_operator
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string())])
 _TEXTS = [b"\xff\xfe", b"whole", b"p\xc3"]

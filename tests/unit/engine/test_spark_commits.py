@@ -16,9 +16,9 @@ from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import Bucket, OperatorLogs
 from trailmark.engine.commits import mark_committed
 from trailmark.engine.spark_commits import QUERY, SparkCommits, record_checkpoint
+from trailmark.inspection import read_status
 from trailmark.log import LocalStorage, OperatorMeta
 from trailmark.records import NO_BATCH
-from trailmark.status import read_status
 from trailmark.streams.operator_view import OperatorView
 from trailmark.testing.disk import SimulatedDisk
 

@@ -10,6 +10,7 @@ from tests.support.processes import Place
 from tests.support.written import count_orders, write_logs
 from trailmark.checkpoint.policy import Continuous
 from trailmark.errors import DamagedSegment, SettingError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import LocalStorage
 from trailmark.log.readers import (
     Reader,
@@ -21,7 +22,6 @@ from trailmark.log.readers import (
     registered,
 )
 from trailmark.records import OPERATOR_STREAMS, Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.testing.disk import Crashed, SimulatedDisk
 from trailmark.upkeep.trim import trim_operator
 

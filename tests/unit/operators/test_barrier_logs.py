@@ -16,14 +16,14 @@ from tests.support.verdict import assert_logs_are_right
 from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
 from trailmark.errors import DamagedSegment, SettingError, TrailmarkError, UnknownFormat
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage, OperatorMeta, PortRows
 from trailmark.operators.barrier import Barrier
 from trailmark.operators.barrier.state import BarrierState
 from trailmark.operators.kinds import caution_of, form_of, kind_of, title_of
 from trailmark.records import FOOTPRINT
 from trailmark.state.memory import Memory
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
 
 _BATCHES = 6

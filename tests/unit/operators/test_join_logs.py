@@ -19,12 +19,12 @@ from trailmark.checkpoint.policy import Continuous, Incremental, Policy
 from trailmark.cli import main
 from trailmark.engine import BatchReport
 from trailmark.errors import SettingError, UnknownFormat
+from trailmark.inspection import read_status
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage, OperatorMeta
 from trailmark.operators.kinds import caution_of, form_of, kind_of, title_of
-from trailmark.status import read_status
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
-from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
 
 _BATCHES = 8

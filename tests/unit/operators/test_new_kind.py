@@ -20,13 +20,13 @@ from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
 from trailmark.engine.ticks import DueBatch
 from trailmark.errors import SettingError, UnknownFormat
+from trailmark.inspection import read_status
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
+from trailmark.inspection.verify import verify_operator
 from trailmark.kernel.columns import contiguous
 from trailmark.log import LocalStorage
 from trailmark.records import FrameKind, Stream
-from trailmark.status import read_status
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
-from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
 
 _BATCHES = 8

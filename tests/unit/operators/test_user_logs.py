@@ -17,12 +17,12 @@ from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
 from trailmark.engine.commits import mark_committed
 from trailmark.errors import SchemaChanged, SettingError
+from trailmark.inspection import read_status
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage
 from trailmark.operators.keyed import Keyed
-from trailmark.status import read_status
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
-from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
 
 _BATCHES = 6

@@ -17,10 +17,10 @@ from tests.support.small import SMALL_WINDOWS, small_case
 from trailmark.checkpoint.policy import Continuous
 from trailmark.engine import BatchReport
 from trailmark.errors import DamagedSegment, MissingInput, TrailmarkError
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage
 from trailmark.records import FILL, KIND, OPENED, START, FrameKind
 from trailmark.recovery import plan_recovery
-from trailmark.status.verify import verify_operator
 
 _BATCHES = 4
 _CHANGED = _BATCHES - 1

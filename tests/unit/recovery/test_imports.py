@@ -32,7 +32,7 @@ for batch in range(int(sys.argv[2]), int(sys.argv[3])):
         assert report.recovery.plan.open_windows > 50, "there was something to recover"
 slow = {
     *("pandas", "pyarrow.compute", "pyspark", "trailmark.cli", "trailmark.spark"),
-    *("trailmark.status", "trailmark.upkeep", "trailmark.log.index", "trailmark.log.merge"),
+    *("trailmark.inspection", "trailmark.upkeep", "trailmark.log.index", "trailmark.log.merge"),
     *("trailmark.log.repair", "trailmark.log.storage.object_store", "trailmark.log.verify"),
     *("trailmark.log.readers", "trailmark.streams"),
 }

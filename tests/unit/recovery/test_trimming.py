@@ -19,11 +19,11 @@ from tests.support.policies import policy_for
 from tests.support.seeds import reported, seeds
 from tests.support.strategies import random_case
 from trailmark.checkpoint.policy import Continuous, Delta, FullSnapshot, NoCheckpoint, Policy
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
+from trailmark.inspection.verify import verify_operator
 from trailmark.records import Stream
 from trailmark.recovery import RecoveryPlan
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
-from trailmark.status.verify import verify_operator
 from trailmark.testing.disk import SimulatedDisk
 
 Make = Callable[[random.Random], CrashCase]

@@ -10,12 +10,12 @@ import pytest
 
 from tests.support.answered import SOME_STEPS, Answered
 from trailmark.errors import DataLoss, SettingError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import LocalStorage
 from trailmark.log.readers import needed_from
 from trailmark.records import Stream
 from trailmark.spark.options import ReadOptions
 from trailmark.spark.source import ChunksOfStream, TrailmarkSource, TrailmarkStreamReader
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.answers import Answers
 
 _PLACE = {"path": "/data/orders"}

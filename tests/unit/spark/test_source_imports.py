@@ -26,7 +26,7 @@ for number in range(2):
 slow = {
     *("pandas", "pyarrow.compute", "trailmark.checkpoint", "trailmark.engine"),
     *("trailmark.log.index", "trailmark.log.merge", "trailmark.log.storage.object_store"),
-    *("trailmark.recovery", "trailmark.status", "trailmark.streams.operator_view"),
+    *("trailmark.recovery", "trailmark.inspection", "trailmark.streams.operator_view"),
 }
 print(sorted(slow & set(sys.modules)))
 """

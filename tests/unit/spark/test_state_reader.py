@@ -16,10 +16,10 @@ from tests.support.shown_states import offered
 from tests.support.written import write_logs
 from trailmark.checkpoint.policy import Continuous
 from trailmark.errors import MissingInput, SchemaChanged, SettingError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import LocalStorage
 from trailmark.records import Stream
 from trailmark.spark.source import TrailmarkSource
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.table import read_table
 
 

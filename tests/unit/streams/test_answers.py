@@ -29,9 +29,9 @@ from tests.support.orders import SCHEMA, time_case
 from tests.support.seeds import reported, seeds
 from tests.support.streams import SECOND, written
 from trailmark.errors import DataLoss, MissingSegment, SettingError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import LocalStorage, Storage
 from trailmark.records import Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.answers import Answers
 from trailmark.streams.description import open_stream
 from trailmark.streams.table import bounds, table_of

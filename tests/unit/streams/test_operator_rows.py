@@ -21,9 +21,9 @@ from trailmark.checkpoint.policy import Continuous
 from trailmark.cli import main
 from trailmark.engine.commits import mark_committed
 from trailmark.errors import MissingSegment, SettingError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log import LocalStorage
 from trailmark.records import FrameKind, Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.table import read_table, table_of
 from trailmark.streams.times import Span
 from trailmark.streams.view import open_view

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.harm import PLACES
 from tests.support.stored import BEGIN_US, SECOND, Stored, rows_of
+from trailmark.inspection.verify import Finding, Verification
 from trailmark.log.readers import register
 from trailmark.records import Stream
-from trailmark.status.verify import Finding, Verification
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.retention import LEFT_OVER_AFTER_US, trim_before
 from trailmark.streams.verify import verify_stream

@@ -8,9 +8,9 @@ from tests.support.followed import Followed
 from tests.support.harm import flip_in
 from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.verify import verify_operator
 from trailmark.records import FrameKind, Stream
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.verify import verify_operator
 from trailmark.upkeep import LogMerge, merge_operator
 
 

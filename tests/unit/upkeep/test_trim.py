@@ -11,10 +11,10 @@ from tests.support.harm import flip_in
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from tests.support.policies import random_policy
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, NoCheckpoint, Policy
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.log.readers import register
 from trailmark.records import Stream
 from trailmark.settings import Durability
-from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep import OperatorTrim, merge_operator, trim_operator
 
 _ALL = 10_000

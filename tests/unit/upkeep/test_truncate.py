@@ -21,11 +21,11 @@ from trailmark.engine.commits import (
     newest_mark,
 )
 from trailmark.errors import BatchGoesBackward, MissingInput, MissingSegment, SettingError
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage
 from trailmark.records import Foundation, Stream
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
-from trailmark.status.verify import verify_operator
 from trailmark.testing.disk import Crashed
 from trailmark.upkeep import TruncateReport, merge_operator, plan_truncate, truncate_operator
 

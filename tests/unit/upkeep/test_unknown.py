@@ -8,8 +8,8 @@ from tests.support.followed import Followed
 from tests.support.harm import segment_path
 from tests.support.unknown import NEWS, ended_query, renew_segment
 from trailmark.errors import UnknownFormat
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.records import Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.upkeep import merge_operator, plan_truncate, trim_operator, truncate_operator
 
 _BATCHES = 14

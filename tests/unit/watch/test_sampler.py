@@ -14,7 +14,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.stored import stored_at
 from tests.support.streams import SetClock
 from tests.support.written import Written, count_orders, write_logs
-from trailmark.status import OperatorStatus
+from trailmark.inspection import OperatorStatus
 from trailmark.watch import Edge, Places, Sampler, Seen, warnings_of
 from trailmark.watch.history import KEPT_US
 

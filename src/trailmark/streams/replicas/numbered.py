@@ -16,12 +16,12 @@ import pyarrow as pa
 from trailmark.engine.numbers import NOTHING_GIVEN, RESULTS_GIVEN, given_before, results_given
 from trailmark.engine.tentative import Tentative
 from trailmark.errors import MissingSegment, SettingError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Footer, OperatorMeta, Origin, Segment, Storage
 from trailmark.operators.kinds import form_of
 from trailmark.operators.slices import is_in_slices
 from trailmark.records import Fingerprint, FrameKind, Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.committed import CommittedBatches
 from trailmark.streams.operator_rows import rows_of_kind
 from trailmark.streams.operator_view import row_bytes

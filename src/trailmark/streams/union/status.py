@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from trailmark.errors import LogError, StorageError
+from trailmark.inspection.read_only import ReadOnly
 from trailmark.log import Clock, Origin, Storage, open_storage, read_meta, wall_clock_us
 from trailmark.log.meta import META_PATH
-from trailmark.status.read_only import ReadOnly
 from trailmark.streams.asking import Hands, InThreads, Unreached
 from trailmark.streams.boundaries import later
 from trailmark.streams.description import is_stream

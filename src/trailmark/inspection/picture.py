@@ -10,9 +10,9 @@ from trailmark.checkpoint.account import Account
 from trailmark.checkpoint.wording import policy_title
 from trailmark.engine.refused import Refusal
 from trailmark.engine.tentative import STABLE
+from trailmark.inspection.readers import ReaderStatus
 from trailmark.records import NO_BATCH
 from trailmark.recovery import Lost
-from trailmark.status.readers import ReaderStatus
 from trailmark.values import dataclass
 
 

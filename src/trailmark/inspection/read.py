@@ -11,17 +11,17 @@ from trailmark.engine import commits
 from trailmark.engine.refused import REFUSED, Refusal, read_refusal
 from trailmark.engine.spark_commits import SparkCommits
 from trailmark.engine.tentative import phase_of
+from trailmark.inspection import marks
+from trailmark.inspection.footers import NewestFooters
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
+from trailmark.inspection.read_only import ReadOnly
+from trailmark.inspection.readers import read_readers
 from trailmark.log import Clock, Entry, Footer, Storage, wall_clock_us
 from trailmark.log.catalog import Catalog
 from trailmark.log.names import log_directory
 from trailmark.records import OPERATOR_STREAMS, FrameKind, Stream
 from trailmark.recovery import Lost
-from trailmark.status import marks
-from trailmark.status.footers import NewestFooters
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
-from trailmark.status.read_only import ReadOnly
-from trailmark.status.readers import read_readers
 
 #: Newest batches whose footers are read: for the last recovery, and for sums over some time.
 LOOK_BACK = 100

@@ -8,10 +8,10 @@ What it leaves to others: how a picture is shown (:mod:`trailmark.cli`), and cha
 (:mod:`trailmark.upkeep`).
 """
 
-from trailmark.status.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
-from trailmark.status.read import StatusReader, read_status
-from trailmark.status.read_only import ReadOnly
-from trailmark.status.readers import ReaderStatus, read_readers
+from trailmark.inspection.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
+from trailmark.inspection.read import StatusReader, read_status
+from trailmark.inspection.read_only import ReadOnly
+from trailmark.inspection.readers import ReaderStatus, read_readers
 
 __all__ = [
     "Activity",

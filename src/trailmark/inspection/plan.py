@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from trailmark.checkpoint.rates import Rates
 from trailmark.errors import LogError, MissingSegment
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.operators.kinds import form_of
 from trailmark.records import NO_BATCH, Stream
 from trailmark.recovery import RecoveryPlan, plan_recovery
-from trailmark.status.logs import OperatorFiles
 
 
 def plan_bucket(files: OperatorFiles, bucket: int, target: int | None = None) -> RecoveryPlan:

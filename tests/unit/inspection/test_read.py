@@ -15,9 +15,9 @@ from trailmark.checkpoint.policy import Continuous, NoCheckpoint
 from trailmark.engine.commits import mark_committed, mark_rolled_back
 from trailmark.engine.refused import leave_refusal
 from trailmark.errors import InputDiffers, UnknownFormat
+from trailmark.inspection import OperatorStatus, read_status
 from trailmark.log import StreamLog
 from trailmark.records import NO_BATCH, START_OF_LOG, Fingerprint, FrameKind, Stream
-from trailmark.status import OperatorStatus, read_status
 from trailmark.testing.disk import SimulatedDisk
 
 

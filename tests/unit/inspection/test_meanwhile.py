@@ -11,7 +11,7 @@ from tests.support.followed import Followed
 from tests.support.meddling import Meddled
 from tests.support.orders import count_case, random_orders
 from trailmark.checkpoint.policy import Continuous
-from trailmark.status import StatusReader, read_status
+from trailmark.inspection import StatusReader, read_status
 
 
 def _counted(batches: int) -> Followed:

@@ -9,16 +9,16 @@ from typing import Any
 from trailmark.checkpoint.account import Account
 from trailmark.engine.watermark import read_watermark
 from trailmark.errors import DamagedSegment, LogError, UnknownFormat
+from trailmark.inspection import marks
+from trailmark.inspection.advice import next_step
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.read_only import ReadOnly, ignore
 from trailmark.log import Segment, Storage, StreamLog
 from trailmark.log.readers import read_reader, reader_names, reader_path
 from trailmark.log.verify import Check, Problem, VerifyReport, trouble_of
 from trailmark.operators.kinds import form_of
 from trailmark.operators.logged import LoggedForm
 from trailmark.records import Stream
-from trailmark.status import marks
-from trailmark.status.advice import next_step
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.read_only import ReadOnly, ignore
 from trailmark.values import dataclass
 
 #: A log that changes while it is read is read again so often, until nothing seems to be missing.

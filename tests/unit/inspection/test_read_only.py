@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from trailmark.errors import NoPermission
+from trailmark.inspection import ReadOnly
 from trailmark.log import Entry
-from trailmark.status import ReadOnly
 from trailmark.testing.disk import SimulatedDisk
 
 _CHANGES: dict[str, Callable[[ReadOnly], object]] = {

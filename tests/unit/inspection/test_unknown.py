@@ -11,12 +11,12 @@ from tests.support.harm import segment_path
 from tests.support.reseal import guarded
 from tests.support.unknown import NEWS, ended_query, renew_segment
 from trailmark.errors import UnknownFormat
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket, predict_us
+from trailmark.inspection.read import read_status
+from trailmark.inspection.verify import Verification, verify_operator
 from trailmark.log.readers import register
 from trailmark.records import Stream
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket, predict_us
-from trailmark.status.read import read_status
-from trailmark.status.verify import Verification, verify_operator
 
 _BATCHES = 8
 _NEXT = "Use the Trailmark that wrote it, or a newer one."

@@ -13,8 +13,8 @@ from tests.support.meddling import Meddled
 from tests.support.orders import count_case, random_orders, random_timed_orders, time_case
 from trailmark.checkpoint.policy import Continuous, FullSnapshot
 from trailmark.errors import UnknownFormat
+from trailmark.inspection.verify import Finding, Verification, verify_operator
 from trailmark.records import Stream
-from trailmark.status.verify import Finding, Verification, verify_operator
 
 
 def _timed(batches: int = 8) -> Followed:

@@ -11,10 +11,10 @@ import pytest
 from tests.support.reseal import guarded
 from tests.support.written import Written, time_orders, write_logs
 from trailmark.errors import UnknownFormat
+from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.plan import plan_bucket
+from trailmark.inspection.verify import verify_operator
 from trailmark.log import LocalStorage
-from trailmark.status.logs import OperatorFiles
-from trailmark.status.plan import plan_bucket
-from trailmark.status.verify import verify_operator
 from trailmark.streams.table import read_table
 
 _STRANGE: list[Any] = [None, 0, 10**400, "x", [], {}, [[1, 2]], [["nobody", "int32"]], [[]]]

@@ -12,7 +12,7 @@ repair finishes 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 
 from trailmark.errors import DamagedSegment, UnknownFormat
@@ -57,10 +57,22 @@ class _Progress:
         return MergeReport(self.packs, self.merged, self.bytes, stopped_by, was_overtaken)
 
 
+def go_on() -> None:
+    """Nobody wants to be told."""
+
+
 def merge_log(
-    reader: LogReader, up_to: int, merge_bytes: int, smallest_run: int = 2
+    reader: LogReader,
+    up_to: int,
+    merge_bytes: int,
+    smallest_run: int = 2,
+    *,
+    before_pack: Callable[[], None] = go_on,
 ) -> MergeReport:
-    """Merge the segments of batches up to ``up_to`` into packs of about ``merge_bytes``."""
+    """Merge the segments of batches up to ``up_to`` into packs of about ``merge_bytes``.
+
+    ``before_pack`` is called before each of them, and may raise: then nothing is half-done.
+    """
     assert smallest_run >= 2
     reader = reader.fresh()
     done = _Progress()
@@ -71,6 +83,7 @@ def merge_log(
         catalog = _finish_merges(reader, catalog)
         for run in _runs(catalog, up_to, merge_bytes):
             if _is_full(run, merge_bytes) or len(run) >= smallest_run:
+                before_pack()
                 _merge_run(reader, run, done)
     except (DamagedSegment, UnknownFormat) as error:
         return done.report(stopped_by=error)

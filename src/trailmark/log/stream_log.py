@@ -180,11 +180,22 @@ class StreamLog:
         always stays."""
         return trim_log(self.reader, before, most)
 
-    def merge(self, up_to: int, *, smallest_run: int = 2) -> MergeReport:
-        """Merge segments up to a batch into packs; shorter runs than ``smallest_run`` stay."""
-        from trailmark.log.merge import merge_log
+    def merge(
+        self,
+        up_to: int,
+        *,
+        smallest_run: int = 2,
+        before_pack: Callable[[], None] | None = None,
+    ) -> MergeReport:
+        """Merge segments up to a batch into packs; shorter runs than ``smallest_run`` stay.
 
-        return merge_log(self.reader, up_to, self.settings.merge_bytes, smallest_run)
+        ``before_pack`` is called before each of them, and may raise: then nothing is half-done.
+        """
+        from trailmark.log.merge import go_on, merge_log
+
+        merge_bytes = self.settings.merge_bytes
+        told = before_pack or go_on
+        return merge_log(self.reader, up_to, merge_bytes, smallest_run, before_pack=told)
 
     def verify(self, check: Callable[[Segment], None] | None = None) -> VerifyReport:
         """Read everything; report every damage, gap and broken link.

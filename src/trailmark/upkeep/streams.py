@@ -5,9 +5,12 @@ All of it may run beside writers and readers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from trailmark.errors import LogError
+from trailmark.inspection.read_only import ignore
 from trailmark.log import Clock, wall_clock_us
 from trailmark.records import NO_BATCH, Stream
 from trailmark.streams.retention import (
@@ -53,12 +56,20 @@ class TrimByHand:
 
 
 def trim_by_hand(
-    files: StreamFiles, before: int, *, dry_run: bool = False, clock: Clock = wall_clock_us
+    files: StreamFiles,
+    before: int,
+    *,
+    dry_run: bool = False,
+    on_step: Callable[[str, int, int], None] = ignore,
+    clock: Clock = wall_clock_us,
 ) -> TrimByHand:
     """Remove all batches before the given one that no reader needs, and left-over files.
 
-    The newest batch stays whatever is asked for. With ``dry_run`` nothing is removed.
+    The newest batch stays whatever is asked for. With ``dry_run`` nothing is removed. ``on_step``
+    is told before either: what is removed, its number, and that there are two. It may raise: then
+    nothing is half-done.
     """
+    on_step("batches", 1, 2)
     newest = files.log.newest()
     held = Held.by_readers(files.storage, Stream.BATCHES, min(before, max(newest, 0)))
     trimmed = trim_before(files.storage, files.log, held.before, dry_run=dry_run)
@@ -66,6 +77,7 @@ def trim_by_hand(
     done = TrimByHand(held.before, oldest, held.readers, trimmed)
     if newest == NO_BATCH:
         return done  # every file would seem to be left over, also where all manifests were lost
+    on_step("files that are left over", 2, 2)
     try:
         left_over = _remove_left_over(files, left_over_before(files.log, clock()), dry_run)
     except LogError as error:
@@ -87,7 +99,13 @@ def _remove_left_over(files: StreamFiles, before_us: int, dry_run: bool) -> Left
     return LeftOver(tuple(found), size)
 
 
-def merge_manifests(files: StreamFiles) -> LogMerge:
-    """Merge the manifests of a stream, except the newest: whoever follows it reads these by name"""
-    newest = files.log.newest()
-    return merge_up_to(files.log, newest - UNMERGED)
+def merge_manifests(
+    files: StreamFiles, *, on_log: Callable[[str, int, int], None] = ignore
+) -> LogMerge:
+    """Merge the manifests of a stream, except the newest: whoever follows it reads these by name.
+
+    ``on_log`` is told as by `merge_operator`.
+    """
+    before_pack = partial(on_log, files.log.directory, 1, 1)
+    before_pack()
+    return merge_up_to(files.log, files.log.newest() - UNMERGED, before_pack)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trailmark.errors import LogError, MissingSegment, UnknownFormat
 from trailmark.inspection.logs import OperatorFiles
+from trailmark.inspection.read_only import ignore
 from trailmark.log import StreamLog
+from trailmark.log.names import log_directory
 from trailmark.log.trim import files_before
 from trailmark.log.unknown import refuse_unknown
 from trailmark.records import OPERATOR_STREAMS, Stream
@@ -47,13 +51,22 @@ class OperatorTrim:
         return sum(log.bytes for log in self.logs)
 
 
-def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -> OperatorTrim:
+def trim_operator(
+    files: OperatorFiles,
+    before: int,
+    *,
+    dry_run: bool = False,
+    on_log: Callable[[str, int, int], None] = ignore,
+) -> OperatorTrim:
     """Remove all batches before the given one, as far as no recovery and no reader needs them.
 
-    The newest batch stays whatever is asked for. With ``dry_run`` nothing is removed.
+    The newest batch stays whatever is asked for. With ``dry_run`` nothing is removed. ``on_log`` is
+    told before each log: its directory, its number from 1 on, and how many there are. It may raise:
+    then nothing is half-done.
     """
     logs: list[LogTrim] = []
     left_alone: list[str] = []
+    count = len(files.buckets) * len(OPERATOR_STREAMS)
     for bucket in files.buckets:
         try:
             newest, account = files.newest_account(bucket)
@@ -63,7 +76,9 @@ def trim_operator(files: OperatorFiles, before: int, *, dry_run: bool = False) -
         needed = Needed.by(account, newest)
         if not dry_run:
             _settle_extent(files.log(Stream.OUTPUT, bucket), needed.output_from, newest)
-        for stream in OPERATOR_STREAMS:
+        for place, stream in enumerate(OPERATOR_STREAMS, 1):
+            number = bucket * len(OPERATOR_STREAMS) + place
+            on_log(log_directory(stream, bucket), number, count)
             unneeded = min(before, needed.of(stream))
             held = Held.by_readers(files.storage, stream, unneeded)
             try:

@@ -11,8 +11,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import TextIO, cast
 
 from trailmark.cli.codes import BROKEN_PIPE, COULD_NOT_RUN, INTERRUPTED
+from trailmark.cli.guarded import Guarded
 from trailmark.cli.parser import make_parser
-from trailmark.cli.terminal import Guarded
 from trailmark.errors import TrailmarkError
 
 
@@ -40,8 +40,9 @@ def _run_and_tell(options: argparse.Namespace) -> int:
     except TrailmarkError as error:
         print(f"trailmark {options.command}: {one_line(error)}", file=sys.stderr)
         return COULD_NOT_RUN
-    except KeyboardInterrupt:
-        print(f"trailmark {options.command}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        where = f" {interrupt}" if interrupt.args else ""
+        print(f"trailmark {options.command}: interrupted{where}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has seen enough. What Python would still flush when it ends must

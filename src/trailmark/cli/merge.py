@@ -9,6 +9,7 @@ from dataclasses import asdict
 from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import open_to_change
+from trailmark.cli.work import Work
 from trailmark.streams.stored import StreamFiles
 from trailmark.streams.writer import UNMERGED
 from trailmark.upkeep.merge import LogMerge, merge_operator
@@ -18,12 +19,15 @@ from trailmark.upkeep.streams import merge_manifests
 def run(options: argparse.Namespace) -> int:
     """Merges, and says what became of it."""
     files = open_to_change(options.path)
+    with Work("merging") as work:
+        if isinstance(files, StreamFiles):
+            done = [merge_manifests(files, on_log=work.begin)]
+        else:
+            done = merge_operator(files, on_log=work.begin)
     if isinstance(files, StreamFiles):
-        done = [merge_manifests(files)]
         described: dict[str, object] = {"manifests": asdict(done[0])}
         lines = [f"{_text('manifests', done[0])}; the newest {UNMERGED} stay as they are"]
     else:
-        done = merge_operator(files)
         described = {"buckets": [asdict(each) for each in done]}
         lines = [_text(f"bucket {each.bucket}", each) for each in done]
     if options.json:

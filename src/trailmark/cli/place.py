@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from trailmark.errors import SettingError, StorageError
+from trailmark.errors import SettingError
 from trailmark.inspection.logs import OperatorFiles
 from trailmark.inspection.read_only import ReadOnly
-from trailmark.leases import is_lease
-from trailmark.log import Storage, open_storage
+from trailmark.log import Storage
 from trailmark.settings import LogSettings
 from trailmark.streams.stored import StreamFiles
 from trailmark.watch.place import find_logs, holds_stream, holds_union
 
 #: What a path may hold.
 Files: TypeAlias = OperatorFiles | StreamFiles
-
-
-def find_lease(path: str) -> Storage | None:
-    """The storage of the lease at a path, only to be looked at; None if there is none."""
-    storage = open_storage(path)
-    try:
-        return ReadOnly(storage) if is_lease(storage) else None
-    except StorageError:
-        return None  # whoever looks for logs says what is wrong
 
 
 def find_rows(path: str) -> Storage:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import find_rows
 from trailmark.cli.question import check_can_ask, says_yes
-from trailmark.cli.reader_table import reader_lines
-from trailmark.cli.terminal import Paint
+from trailmark.cli.terminal import show
+from trailmark.drawing import Cell, Part, line
+from trailmark.drawing.readers import reader_table
 from trailmark.errors import SettingError
 from trailmark.inspection import ReaderStatus, StatusReader
 from trailmark.log import Storage
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         described = [reader.describe() for reader in readers]
         print(json.dumps({"path": options.path, "readers": described}, indent=1))
     else:
-        print("\n".join(_lines(readers, looked_us, options.path)))
+        show(_drawn(readers, looked_us, options.path))
     return WRONG if any(reader.problem for reader in readers) else OK
 
 
@@ -43,12 +43,11 @@ def _look(storage: Storage) -> tuple[tuple[ReaderStatus, ...], int]:
     return status.readers, status.looked_us
 
 
-def _lines(readers: tuple[ReaderStatus, ...], looked_us: int, path: str) -> list[str]:
+def _drawn(readers: tuple[ReaderStatus, ...], looked_us: int, path: str) -> list[Part]:
     if not readers:
-        return [f"{path}: no named readers"]
-    paint = Paint(sys.stdout)
-    warnings = [paint(f"! {text}", "bad") for text in reader_warnings(readers, path)]
-    return [*reader_lines(readers, looked_us, paint), *warnings]
+        return [line(f"{path}: no named readers")]
+    warnings = [line(Cell(f"! {text}", "bad")) for text in reader_warnings(readers, path)]
+    return [reader_table(readers, looked_us), *warnings]
 
 
 def _forget(storage: Storage, options: argparse.Namespace) -> int:
@@ -74,14 +73,10 @@ def _forget(storage: Storage, options: argparse.Namespace) -> int:
 def _is_wanted(storage: Storage, options: argparse.Namespace) -> bool:
     check_can_ask(options, "removes a reader")
     readers, looked_us = _look(storage)
-    paint = Paint(sys.stdout)
     chosen = [reader for reader in readers if reader.name == options.forget]
-    print("\n".join(reader_lines(chosen, looked_us, paint)))
-    print(
-        paint(
-            "What it has not read may then be trimmed. Stop it before: a reader that still runs "
-            "comes back with the next batch that it commits.",
-            "warning",
-        )
+    advice = (
+        "What it has not read may then be trimmed. Stop it before: a reader that still runs comes "
+        "back with the next batch that it commits."
     )
+    show([reader_table(chosen, looked_us), line(Cell(advice, "warning"))])
     return says_yes()

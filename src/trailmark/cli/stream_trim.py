@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from trailmark import units
 from trailmark.cli.codes import OK, WRONG
-from trailmark.cli.reader_table import held_text
+from trailmark.cli.work import Work
+from trailmark.drawing.readers import held_text
 from trailmark.settings import DAY
 from trailmark.streams.retention import LEFT_OVER_AFTER_US
 from trailmark.streams.stored import StreamFiles
@@ -17,7 +18,10 @@ from trailmark.upkeep.streams import TrimByHand, trim_by_hand
 
 def run(files: StreamFiles, options: argparse.Namespace) -> int:
     """Removes what may be removed, or says what that would be."""
-    done = trim_by_hand(files, options.before_batch, dry_run=options.dry_run)
+    with Work("trimming") as work:
+        done = trim_by_hand(
+            files, options.before_batch, dry_run=options.dry_run, on_step=work.begin
+        )
     if options.json:
         print(json.dumps(_describe(done, options), indent=1))
     else:

@@ -9,7 +9,8 @@ from trailmark import units
 from trailmark.cli import stream_trim
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import open_to_change, open_to_look
-from trailmark.cli.reader_table import held_text
+from trailmark.cli.work import Work
+from trailmark.drawing.readers import held_text
 from trailmark.records import Stream
 from trailmark.streams.stored import StreamFiles
 from trailmark.upkeep.trim import OperatorTrim, trim_operator
@@ -20,7 +21,10 @@ def run(options: argparse.Namespace) -> int:
     files = open_to_look(options.path) if options.dry_run else open_to_change(options.path)
     if isinstance(files, StreamFiles):
         return stream_trim.run(files, options)
-    done = trim_operator(files, options.before_batch, dry_run=options.dry_run)
+    with Work("trimming") as work:
+        done = trim_operator(
+            files, options.before_batch, dry_run=options.dry_run, on_log=work.begin
+        )
     if options.json:
         print(json.dumps(_describe(done, options), indent=1))
     else:

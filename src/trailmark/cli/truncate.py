@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import Files, only_operator, open_to_change, open_to_look
 from trailmark.cli.question import check_can_ask, says_yes
-from trailmark.cli.terminal import Paint
+from trailmark.cli.terminal import say
+from trailmark.drawing import Cell
 from trailmark.errors import BatchGoesBackward
 from trailmark.inspection.logs import OperatorFiles
 from trailmark.upkeep.truncate import (
@@ -61,7 +61,6 @@ def _operator(files: Files) -> OperatorFiles:
 
 def _is_wanted(plan: TruncatePlan, options: argparse.Namespace) -> bool:
     check_can_ask(options, "cuts batches off")
-    paint = Paint(sys.stdout)
     first, last = plan.to_batch + 1, plan.newest
     batches = f"batch {last}" if first == last else f"batches {first} to {last}"
     print(f"{options.path}: {batches} will be set aside:")
@@ -70,7 +69,7 @@ def _is_wanted(plan: TruncatePlan, options: argparse.Namespace) -> bool:
         print(f"  {log.directory}  {units.some(log.files, 'file')}{apart}, {units.size(log.bytes)}")
     if plan.marks:
         print(f"  {units.some(len(plan.marks), 'mark')} of commits and watermarks")
-    print(paint("The query must be stopped, and its Spark checkpoint go back as well.", "warning"))
+    say(Cell("The query must be stopped, and its Spark checkpoint go back as well.", "warning"))
     return says_yes()
 
 

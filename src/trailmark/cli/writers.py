@@ -9,8 +9,9 @@ import sys
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import find_rows
 from trailmark.cli.question import check_can_ask, says_yes
-from trailmark.cli.stream_drawing import writer_lines
-from trailmark.cli.terminal import Paint
+from trailmark.cli.terminal import show
+from trailmark.drawing import Cell, line
+from trailmark.drawing.streams import writer_table
 from trailmark.errors import SettingError
 from trailmark.log import Storage
 from trailmark.streams.promises import let_go
@@ -35,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
         shown = {each: described[each] for each in ("writers", "boundaries", "heartbeats")}
         print(json.dumps({"path": options.path, **shown}, indent=1))
     else:
-        lines = writer_lines(status, Paint(sys.stdout))
-        print("\n".join(lines or [f"{options.path}: nobody has written under a name"]))
+        nobody = line(f"{options.path}: nobody has written under a name")
+        show([writer_table(status) or nobody])
     for problem in status.heartbeat_problems:
         print(f"trailmark writers: {problem}", file=sys.stderr)
     return WRONG if status.heartbeat_problems else OK
@@ -69,13 +70,11 @@ def _forget(storage: Storage, status: StreamStatus, options: argparse.Namespace)
 
 def _is_wanted(status: StreamStatus, options: argparse.Namespace) -> bool:
     check_can_ask(options, "lets a writer go")
-    paint = Paint(sys.stdout)
-    print("\n".join(writer_lines(status, paint)))
-    print(
-        paint(
-            "Readers then go on without it. Should it write again, it counts again, and what "
-            "it brings too late is late for good.",
-            "warning",
-        )
+    written = writer_table(status)
+    assert written is not None, "there is one that can be let go"
+    advice = (
+        "Readers then go on without it. Should it write again, it counts again, and what it brings "
+        "too late is late for good."
     )
+    show([written, line(Cell(advice, "warning"))])
     return says_yes()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TextIO, cast
+from typing import Any
 
 import pyarrow as pa
 
 from trailmark.checkpoint.policy import Continuous, Policy
-from trailmark.cli.terminal import Guarded, Passing
+from trailmark.cli.terminal import Bar
 from trailmark.engine.arguments import asked_policy, check_buckets
 from trailmark.errors import RecoveryDiffers, SettingError
 from trailmark.log import PortRows
@@ -173,15 +172,12 @@ class _Test:
 
     def run_through(self, plans: Sequence[tuple[Crash, ...]]) -> None:
         """Runs all batches once for each plan of crashes."""
-        progress = Passing(cast(TextIO, Guarded(sys.stderr)))
-        try:
+        with Bar("running:") as bar:
             for number, crashes in enumerate(plans):
-                progress.show(f"run {number + 1:,} of {len(plans):,}: {crashes[0]}")
+                bar.begin(str(crashes[0]), number + 1, len(plans))
                 run = self._new_run(self._seed + number)
                 self._runs.append(run)
                 self._run_one(run, crashes)
-        finally:
-            progress.clear()
 
     def _run_one(self, run: Run, crashes: tuple[Crash, ...]) -> None:
         batch = 0

@@ -1,4 +1,4 @@
-"""Pictures of whatever is at a path: an operator, a written stream or a union."""
+"""Pictures of whatever is at a path: an operator, a written stream, a union or a lease."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from uuid import UUID
 
 from trailmark.inspection import OperatorStatus, StatusReader
 from trailmark.inspection.logs import existing_meta
+from trailmark.leases.status import LeaseStatus, LeaseStatusReader
 from trailmark.log import Clock, Storage, wall_clock_us
 from trailmark.streams.status import StreamStatus, StreamStatusReader
 from trailmark.streams.union.status import UnionStatus, UnionStatusReader
-from trailmark.watch.place import find_logs, holds_stream, holds_union
+from trailmark.watch.place import find_lease, find_logs, holds_stream, holds_union
 
 Picture: TypeAlias = OperatorStatus | StreamStatus | UnionStatus
+Status: TypeAlias = Picture | LeaseStatus
 Kind: TypeAlias = Literal["operator", "stream", "union"]
 
 
@@ -50,3 +52,9 @@ def kind_of_picture(picture: Picture) -> Kind:
     if isinstance(picture, OperatorStatus):
         return "operator"
     return "union" if isinstance(picture, UnionStatus) else "stream"
+
+
+def looker(path: str, look_back: int) -> Callable[[], Status]:
+    """Makes picture after picture of what is at a path, which may be a lease."""
+    lease = find_lease(path)
+    return Looker(path, look_back) if lease is None else LeaseStatusReader(lease).read

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trailmark.errors import LogError, NoPermission, SettingError, StorageError
+from trailmark.inspection import ReadOnly
 from trailmark.inspection.logs import existing_meta
+from trailmark.leases import is_lease
 from trailmark.log import OperatorMeta, Storage, open_storage
 from trailmark.log.meta import META_PATH
 from trailmark.log.storage.urls import full_path, is_url
@@ -34,6 +36,15 @@ def find_logs(path: str) -> Storage:
             raise _no_log(path, "it is not a directory") from error
         raise
     raise _nothing_there(path, storage, is_empty=not entries)
+
+
+def find_lease(path: str) -> Storage | None:
+    """The storage of the lease at a path, only to be looked at; None if there is none."""
+    storage = open_storage(path)
+    try:
+        return ReadOnly(storage) if is_lease(storage) else None
+    except StorageError:
+        return None  # whoever looks for logs says what is wrong
 
 
 def holds_stream(storage: Storage) -> bool:

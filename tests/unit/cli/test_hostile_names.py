@@ -24,8 +24,8 @@ from trailmark.windows.spec import TimeWindow
 #: Clears the screen, turns the text around, and does it all again in other ways.
 EVIL = "\x1b[2J\u202e\x9b2J\x07"
 _TRICKS = set(EVIL) - set("[2J")
-#: What is printed on purpose: colours, and a line or screen that is drawn over.
-_MEANT = re.compile(r"\x1b\[(\d*[mJ]|[HKG])")
+#: What is printed on purpose: colours, and a line that is drawn over, without the cursor.
+_MEANT = re.compile(r"\x1b\[(\d+(;\d+)*m|\?25[lh]|1A|2K)|\r")
 
 _COMMANDS = (
     ["status"],

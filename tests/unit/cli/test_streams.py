@@ -381,5 +381,5 @@ def test_progress_of_verify_names_what_is_read(
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     assert main(["verify", str(stream.path)]) == 0
-    assert "verifying batches/00000 (1 of 2)" in terminal.getvalue()
-    assert "verifying data (2 of 2)" in terminal.getvalue()
+    assert re.search(r"verifying batches/00000 .*0/2", terminal.getvalue())
+    assert re.search(r"verifying data .*1/2", terminal.getvalue())

@@ -1,16 +1,13 @@
-"""Numbers as people read them, and text in columns."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
 import doctest
-import io
 
 import pytest
 
 from trailmark import units
 from trailmark.cli import parser
-from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Guarded, Paint
 
 
 @pytest.mark.parametrize(
@@ -60,28 +57,3 @@ def test_moments_are_in_utc_however_far_away() -> None:
 @pytest.mark.parametrize("module", [units, parser])
 def test_examples_are_true(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
-
-
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_columns_are_aligned_whatever_their_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    rows = [[Cell("a"), Cell("1,000", "bad")], [Cell("bcd"), Cell("7")]]
-    plain = columns(["name", "n"], rows, Paint(io.StringIO()), left=frozenset({"name"}))
-    assert plain == ["name      n", "a     1,000", "bcd       7"]
-    terminal = _Terminal()
-    coloured = columns(["name", "n"], rows, Paint(terminal), left=frozenset({"name"}))
-    Guarded(terminal).write(coloured[1])
-    assert terminal.getvalue() == "a     \x1b[31m1,000\x1b[0m"
-
-
-@pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_a_terminal_that_wants_no_colours_gets_none(
-    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable, value)
-    assert Paint(_Terminal())("text", "bad") == "text"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from typing import Any
 
@@ -16,8 +15,7 @@ from tests.support.losses import Watched
 from tests.support.orders import count_case, random_orders
 from tests.support.pairing import PairingCase, random_pairing
 from trailmark.checkpoint.policy import Continuous, FullSnapshot, NoCheckpoint
-from trailmark.cli.drawing import draw_status
-from trailmark.cli.terminal import Paint
+from trailmark.drawing import draw, lines_of
 from trailmark.engine.losses import asked_loss, check_refers_to_nothing
 from trailmark.engine.progress import read_progress
 from trailmark.errors import MissingInput, SettingError
@@ -191,12 +189,12 @@ def test_a_state_is_shown_as_of_batches_that_nothing_is_missing_from() -> None:
 def test_status_and_progress_tell_of_loss() -> None:
     run = _run()
     status = read_status(run.disk.storage())
-    text = "\n".join(draw_status(status, "orders", Paint(io.StringIO())))
+    text = "\n".join(lines_of(draw(status, "orders")))
     assert "loss              bounded: a recovery now would lose at most 20 tuples" in text
     assert "read     2 output segments" in str(plan_bucket(OperatorFiles(run.disk.storage()), 0))
     run.restart()
     run.step()
-    text = "\n".join(draw_status(read_status(run.disk.storage()), "orders", Paint(io.StringIO())))
+    text = "\n".join(lines_of(draw(read_status(run.disk.storage()), "orders")))
     assert "12 windows from 2 segments, lost: at most 20 tuples of 1 batch" in text
     progress = read_progress(run.disk.storage(), run.query.logs().meta, 8)
     (recovery,) = progress.recoveries

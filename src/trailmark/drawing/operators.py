@@ -1,4 +1,4 @@
-"""A status as lines of text."""
+"""The status of an operator, drawn."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from trailmark import units
-from trailmark.cli.reader_table import closing_lines
-from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Paint, Style
+from trailmark.drawing.parts import Cell, Part, Style, Table, line
+from trailmark.drawing.readers import closing_parts
 from trailmark.engine.tentative import STABLE
 from trailmark.inspection import Activity, BucketStatus, OperatorStatus
 from trailmark.operators.kinds import title_of
@@ -31,15 +30,22 @@ _TITLES = (
 )
 
 
-def draw_status(status: OperatorStatus, path: str, paint: Paint) -> list[str]:
-    """The picture, from the general to the particular; what is wrong comes last."""
-    lines = [f"{paint(path, 'bold')}: {title_of(status.operator)}", _position(status), ""]
+def draw_operator(status: OperatorStatus, path: str) -> list[Part]:
+    """The drawing, from the general to the particular; what is wrong comes last."""
     rows = [_bucket_row(bucket) for bucket in status.buckets]
     if len(rows) > 1:
         rows.append(_total_row(status))
-    lines += columns(_TITLES, rows, paint)
-    lines += ["", *_activities(status), "", *_facts(status)]
-    return [*lines, *closing_lines(status, operator_warnings(status), path, paint)]
+    return [
+        line(Cell(path, "bold"), f": {title_of(status.operator)}"),
+        line(_position(status)),
+        line(),
+        Table.of(_TITLES, rows, frozenset()),
+        line(),
+        *map(line, _activities(status)),
+        line(),
+        *map(line, _facts(status)),
+        *closing_parts(status, operator_warnings(status), path),
+    ]
 
 
 def _position(status: OperatorStatus) -> str:

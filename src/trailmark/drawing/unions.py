@@ -1,10 +1,9 @@
-"""The status of a union as lines of text."""
+"""The status of a union, drawn."""
 
 from __future__ import annotations
 
 from trailmark import units
-from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Paint
+from trailmark.drawing.parts import Cell, Part, Table, line, warning_lines
 from trailmark.log.storage.urls import redacted
 from trailmark.streams.union.status import InputStatus, UnionStatus
 from trailmark.watch.words import union_warnings
@@ -13,20 +12,19 @@ _TITLES = ("input", "path", "complete up to", "now up to", "read to batch", "new
 _LEFT = frozenset({"input", "path", "complete up to", "now up to"})
 
 
-def draw_union(status: UnionStatus, path: str, paint: Paint) -> list[str]:
-    """The picture, from the general to the particular; what is wrong comes last."""
+def draw_union(status: UnionStatus, path: str) -> list[Part]:
+    """The drawing, from the general to the particular; what is wrong comes last."""
     union = status.description
+    streams = units.some(len(status.inputs), "stream")
     slices = units.duration(union.interval_us)
-    lines = [
-        f"{paint(path, 'bold')}: union of {units.some(len(status.inputs), 'stream')} by "
-        f"{union.time}, in slices of {slices}",
-        _position(status),
-        *_phase(status),
-        "",
-        *columns(_TITLES, [_row(each) for each in status.inputs], paint, left=_LEFT),
+    return [
+        line(Cell(path, "bold"), f": union of {streams} by {union.time}, in slices of {slices}"),
+        line(_position(status)),
+        *map(line, _phase(status)),
+        line(),
+        Table.of(_TITLES, [_row(each) for each in status.inputs], _LEFT),
+        *warning_lines(list(union_warnings(status))),
     ]
-    warnings = list(union_warnings(status))
-    return [*lines, *([""] if warnings else []), *(paint(f"! {each}", "bad") for each in warnings)]
 
 
 def _position(status: UnionStatus) -> str:

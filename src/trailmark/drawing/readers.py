@@ -1,12 +1,11 @@
-"""Named readers as lines of text."""
+"""Named readers, drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from trailmark import units
-from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Paint
+from trailmark.drawing.parts import Cell, Part, Table, line, warning_lines
 from trailmark.inspection import OperatorStatus, ReaderStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.watch.words import reader_warnings
@@ -15,7 +14,7 @@ _TITLES = ("reader", "reads", "needs", "lag", "rows", "last seen")
 _LEFT = frozenset({"reader", "reads"})
 
 
-def reader_lines(readers: Sequence[ReaderStatus], now_us: int, paint: Paint) -> list[str]:
+def reader_table(readers: Sequence[ReaderStatus], now_us: int) -> Table:
     """A table of readers; rows are left out where nobody knows them."""
     rows = [_row(reader, now_us) for reader in readers]
     titles = list(_TITLES)
@@ -23,20 +22,17 @@ def reader_lines(readers: Sequence[ReaderStatus], now_us: int, paint: Paint) -> 
         place = titles.index("rows")
         del titles[place]
         rows = [[*row[:place], *row[place + 1 :]] for row in rows]
-    return columns(titles, rows, paint, left=_LEFT)
+    return Table.of(titles, rows, _LEFT)
 
 
-def closing_lines(
-    status: OperatorStatus | StreamStatus, warnings: Iterable[str], path: str, paint: Paint
-) -> list[str]:
-    """How a picture ends: its readers, then what is wrong, with them and otherwise."""
-    lines = []
+def closing_parts(
+    status: OperatorStatus | StreamStatus, warnings: Iterable[str], path: str
+) -> list[Part]:
+    """How a drawing ends: its readers, then what is wrong, with them and otherwise."""
+    readers: list[Part] = []
     if status.readers:
-        lines += ["", *reader_lines(status.readers, status.looked_us, paint)]
-    texts = [*warnings, *reader_warnings(status.readers, path)]
-    if texts:
-        lines += ["", *(paint(f"! {text}", "bad") for text in texts)]
-    return lines
+        readers = [line(), reader_table(status.readers, status.looked_us)]
+    return [*readers, *warning_lines([*warnings, *reader_warnings(status.readers, path)])]
 
 
 def held_text(readers: Sequence[str], batch: int) -> str:

@@ -1,43 +1,41 @@
-"""The status of a lease as lines of text."""
+"""The status of a lease, drawn."""
 
 from __future__ import annotations
 
 from trailmark import units
-from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Paint
+from trailmark.drawing.parts import Cell, Line, Part, Table, line
 from trailmark.leases.status import LeaseStatus, WaitingStatus
 
 _TITLES = ("waiting", "host", "process", "readiness")
 _LEFT = frozenset({"waiting", "host", "readiness"})
 
 
-def draw_lease(status: LeaseStatus, path: str, paint: Paint) -> list[str]:
-    """The picture: who is active, then who waits."""
-    lines = [f"{paint(path, 'bold')}: lease", *_active(status, paint)]
+def draw_lease(status: LeaseStatus, path: str) -> list[Part]:
+    """The drawing: who is active, then who waits."""
+    lines = [line(Cell(path, "bold"), ": lease"), *_active(status)]
     if not status.waiting:
-        return [*lines, "nobody waits"]
-    return [*lines, "", *columns(_TITLES, list(map(_row, status.waiting)), paint, left=_LEFT)]
+        return [*lines, line("nobody waits")]
+    return [*lines, line(), Table.of(_TITLES, [_row(each) for each in status.waiting], _LEFT)]
 
 
-def _active(status: LeaseStatus, paint: Paint) -> list[str]:
+def _active(status: LeaseStatus) -> list[Line]:
     term = status.term
     if term is None:
-        return [paint("nobody has had it yet", "warning")]
+        return [line(Cell("nobody has had it yet", "warning"))]
     if term.problem:
-        return [paint(f"! {term.problem}", "bad")]
+        return [line(Cell(f"! {term.problem}", "bad"))]
     if term.is_released:
-        return [paint(f"free: {term.holder} has given it back", "warning")]
+        return [line(Cell(f"free: {term.holder} has given it back", "warning"))]
     length = units.duration(term.term_us)
     watched = units.duration(status.watched_us)
     if status.has_run_out:
-        return [
-            paint(f"run out: {term.holder} was silent for {watched}, a term is {length}", "bad")
-        ]
+        text = f"run out: {term.holder} was silent for {watched}, a term is {length}"
+        return [line(Cell(text, "bad"))]
     since = f"turn {term.turn + 1}, since {units.moment(term.taken_us)} by its clock"
     seen = "renewed while looked at" if status.renewed else f"not renewed for {watched}"
     return [
-        f"active: {paint(str(term.holder), 'good')}, {since}",
-        f"a term is {length}; {seen}",
+        line("active: ", Cell(str(term.holder), "good"), f", {since}"),
+        line(f"a term is {length}; {seen}"),
     ]
 
 

@@ -1,13 +1,12 @@
-"""The status of a written stream as lines of text."""
+"""The status of a written stream, drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trailmark import units
-from trailmark.cli.reader_table import closing_lines
-from trailmark.cli.table import Cell, columns
-from trailmark.cli.terminal import Paint
+from trailmark.drawing.parts import Cell, Part, Table, line
+from trailmark.drawing.readers import closing_parts
 from trailmark.records import NO_BATCH
 from trailmark.streams.description import StreamDescription
 from trailmark.streams.status import Amount, StreamStatus
@@ -16,24 +15,25 @@ from trailmark.watch.words import stream_warnings
 _TITLES = ("", "batches", "rows", "size", "files")
 
 
-def draw_stream(status: StreamStatus, path: str, paint: Paint) -> list[str]:
-    """The picture, from the general to the particular; what is wrong comes last."""
-    lines = [f"{paint(path, 'bold')}: {_stream_text(status.description)}", _position(status)]
-    amounts = _amounts(status)
+def draw_stream(status: StreamStatus, path: str) -> list[Part]:
+    """The drawing, from the general to the particular; what is wrong comes last."""
+    title = line(Cell(path, "bold"), f": {_stream_text(status.description)}")
+    drawn: list[Part] = [title, line(_position(status))]
+    amounts, written = _amounts(status), writer_table(status)
     if amounts:
-        lines += ["", *columns(_TITLES, amounts, paint, left=frozenset({""}))]
-    lines += ["", *_facts(status)]
-    written = writer_lines(status, paint)
-    lines += ["", *written] if written else []
-    return [*lines, *closing_lines(status, stream_warnings(status), path, paint)]
+        drawn += [line(), Table.of(_TITLES, amounts, frozenset({""}))]
+    drawn += [line(), *map(line, _facts(status))]
+    if written is not None:
+        drawn += [line(), written]
+    return [*drawn, *closing_parts(status, stream_warnings(status), path)]
 
 
-def writer_lines(status: StreamStatus, paint: Paint) -> list[str]:
-    """A table of those who write; of those who promise something, how far they have got."""
+def writer_table(status: StreamStatus) -> Table | None:
+    """Those who write, if any; of those who promise something, how far they have got."""
     boundaries = {} if status.boundaries is None else status.boundaries.writers
     names = sorted({*(status.writers or {}), *boundaries})
     if not names:
-        return []
+        return None
     titles = ["query", "its batch"]
     rows = [[Cell(name), Cell(units.batch((status.writers or {}).get(name)))] for name in names]
     if boundaries:
@@ -45,8 +45,7 @@ def writer_lines(status: StreamStatus, paint: Paint) -> list[str]:
                 Cell("-" if reached is None else units.moment(reached)),
                 Cell("-" if ago is None else f"{units.duration(ago)} ago"),
             ]
-    left = frozenset({"query", "complete up to"})
-    return columns(titles, rows, paint, left=left)
+    return Table.of(titles, rows, frozenset({"query", "complete up to"}))
 
 
 def _stream_text(stream: StreamDescription) -> str:

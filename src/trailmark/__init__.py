@@ -41,6 +41,7 @@ if _typing.TYPE_CHECKING:
         SlowWindows,
         UpstreamBackup,
     )
+    from trailmark.drawing.shown import status
     from trailmark.spark.aggregate import aggregate
     from trailmark.spark.apply import apply
     from trailmark.spark.barrier import barrier
@@ -94,6 +95,7 @@ __all__ = [
     "session_window",
     "stable",
     "standby",
+    "status",
     "stddev",
     "stream_writer",
     "sum",
@@ -123,6 +125,7 @@ _LATER = {
     "register": "trailmark.spark.register",
     "stable": "trailmark.spark.marks",
     "standby": "trailmark.spark.standby",
+    "status": "trailmark.drawing.shown",
     "stream_writer": "trailmark.streams.own_writer",
     "union": "trailmark.spark.union",
     "with_heartbeat": "trailmark.spark.heartbeats",

@@ -15,7 +15,7 @@ def test_public_names_are_sorted_and_complete() -> None:
     later = {  # imported when they are asked for
         *("aggregate", "apply", "barrier", "explain", "explanation", "join", "listen"),
         *("read_table", "register", "stable", "stream_writer", "testing", "union"),
-        *("standby", "with_heartbeat"),
+        *("standby", "status", "with_heartbeat"),
         *("Continuous", "CostBenefit", "Delta", "FullSnapshot", "Incremental"),
         *("NoCheckpoint", "Periodic", "SlowWindows", "UpstreamBackup"),
     }

@@ -131,6 +131,37 @@ def test_listening_twice_marks_once_and_stops_nobody(
     assert len(storage.list("commits")) == 3
 
 
+def test_a_function_that_is_defined_again_takes_the_place_of_the_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(spark, tmp_path / "in", _SCHEMA)
+    feed.add(_orders(0))
+    sums = tm.aggregate(
+        feed.stream(),
+        by="item",
+        window=tm.count_window(10),
+        values={"sum": tm.sum("price")},
+        path=tmp_path / "log",
+        buckets=2,
+        cache_dir=tmp_path / "cache",
+    )
+    told: list[str] = []
+    cell = "def show(path, progress): told.append({!r})"
+    listeners = []
+    for version in ("first", "second"):
+        names: dict[str, Any] = {"told": told, "__name__": "__main__"}
+        exec(cell.format(version), names)
+        listeners.append(tm.listen(spark, names["show"]))
+        listeners.append(tm.listen(spark, lambda *_, version=version: told.append(f"{version} λ")))
+    try:
+        Query(tmp_path, "only").run(sums)
+        _wait(lambda: len(told) >= 3)
+    finally:
+        for listener in listeners:
+            spark.streams.removeListener(listener)
+    assert sorted(told) == ["first λ", "second", "second λ"]
+
+
 def test_what_stops_a_query_is_told_on_one_line_wherever_people_look(
     spark: SparkSession,
     tmp_path: Path,

@@ -1,7 +1,8 @@
 """Follows streaming queries: marks what they have committed, and says what recoveries did.
 
-A session may have several listeners: a cell of a notebook is run again. Each of them gets its
-events, but what is done for an event is done once.
+A session may have several listeners. Each of them gets its events, but what is done for an event
+is done once. One that calls a function goes when a function of that name is given again: a cell of
+a notebook is run a second time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from types import FunctionType
 from uuid import UUID
 
 from pyspark.sql import SparkSession
@@ -28,7 +30,12 @@ from trailmark.log import OperatorMeta, Storage, read_meta
 from trailmark.metrics import MetricsServer
 from trailmark.spark import paths
 from trailmark.spark.metrics import metrics_on
-from trailmark.spark.sessions import add_listener, refusal_in
+from trailmark.spark.sessions import (
+    add_listener,
+    listeners_of,
+    refusal_in,
+    remove_listener,
+)
 from trailmark.spark.storages import open_to_write
 
 _log = logging.getLogger("trailmark")
@@ -157,7 +164,7 @@ class TrailmarkListener(StreamingQueryListener):
         self.recoveries: deque[tuple[str, Recovery]] = deque(maxlen=_REMEMBERED)
         self.refusals: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)
         self.metrics: MetricsServer | None = None
-        self._on_progress = on_progress
+        self.on_progress = on_progress
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Before the run commits anything, and the query waits for this."""
@@ -183,8 +190,8 @@ class TrailmarkListener(StreamingQueryListener):
         for path, found in _followed.progress(query_id, run, batch):
             self.progress.append((path, found))
             self.recoveries.extend((path, recovery) for recovery in found.recoveries)
-            if self._on_progress is not None:
-                self._on_progress(path, found)
+            if self.on_progress is not None:
+                self.on_progress(path, found)
 
 
 def listen(
@@ -197,7 +204,9 @@ def listen(
 
     Batches that Spark has committed are marked in the operators' logs, progress goes to the logger
     ``trailmark`` (recoveries as warnings, batches as information), and the listener remembers both.
-    It may be called again: every listener gets all events, but each is marked and logged once.
+    It may be called again: every listener gets all events, but each is marked and logged once. A
+    listener that calls a function of a module or a notebook takes the place of one that calls an
+    earlier definition of it, so a cell may be run again.
 
     Parameters
     ----------
@@ -216,6 +225,9 @@ def listen(
     >>> for path, recovery in listener.recoveries:        # doctest: +SKIP
     ...     print(path, recovery)
     """
+    for earlier in listeners_of(spark):
+        if isinstance(earlier, TrailmarkListener) and _is_again(on_progress, earlier.on_progress):
+            remove_listener(spark, earlier)
     listener = TrailmarkListener(on_progress)
     if metrics is not None:
         listener.metrics = metrics_on(metrics)
@@ -223,3 +235,12 @@ def listen(
     for query in spark.streams.active:
         _followed.begin(UUID(query.id), UUID(query.runId))
     return listener
+
+
+def _is_again(function: OnProgress | None, earlier: OnProgress | None) -> bool:
+    """Whether two functions are defined under one name that a module or notebook has but once."""
+    if not isinstance(function, FunctionType) or not isinstance(earlier, FunctionType):
+        return False
+    is_local = "<" in function.__qualname__  # one of <locals>, or a <lambda>
+    names = [(each.__module__, each.__qualname__) for each in (function, earlier)]
+    return not is_local and names[0] == names[1]

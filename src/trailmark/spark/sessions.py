@@ -74,6 +74,17 @@ def add_listener(
     _listeners.append((spark, listener))
 
 
+def listeners_of(spark: SparkSession) -> list[StreamingQueryListener]:
+    """What was added to a session, and not taken away again."""
+    return [listener for session, listener in _listeners if session is spark]
+
+
+def remove_listener(spark: SparkSession, listener: StreamingQueryListener) -> None:
+    """Takes a listener away before Python ends."""
+    spark.streams.removeListener(listener)
+    _listeners[:] = [each for each in _listeners if each[1] is not listener]
+
+
 @atexit.register
 def _remove_listeners() -> None:
     patience_ms = _PATIENCE_MS

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ _RUN = {
     "docs/high-availability.md": {"test_high_availability_page.py": 3},
     "docs/joins.md": {"test_joins_page.py": 6},
     "docs/recovery.md": {"test_pages.py": 8},
-    "docs/recipes.md": {"test_pages.py": 3},
     "docs/spark.md": {"test_spark_docs.py": 2},
     "docs/streams.md": {"test_boundaries_page.py": 2, "test_state_page.py": 2, "test_pages.py": 4},
     "docs/testing-your-operators.md": {"test_testing_page.py": 2},
@@ -98,40 +95,6 @@ def test_a_stream_is_written_queried_replayed_and_chained(
     exec(_below(tmp_path, tentative), names)
     assert rows_of(names["now"].select("item_id")) == rows_of(spark.createDataFrame([(1,)] * 3))
     assert names["known"].num_rows == names["history"].num_rows == 3
-
-
-def test_recipes_give_what_they_should(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for place, price in (("in", 1), ("history", 2)):
-        (tmp_path / place).mkdir()
-        orders = [f'{{"item": {item}, "price": {price}}}\n' for item in range(3)] * 20
-        (tmp_path / place / "orders.json").write_text("".join(orders))
-    names: dict[str, Any] = {"spark": spark, "tm": tm}
-    scheduled, backfill, table = _examples("docs/recipes.md")
-    for _ in range(2):  # the second finds nothing new
-        exec(_at(tmp_path, scheduled), names)
-        exec(_at(tmp_path, table), names)
-        with closing(sqlite3.connect("shop.db")) as database:
-            rows = database.execute("SELECT item, mean FROM averages").fetchall()
-        assert sorted(rows) == [(item, 1.0) for item in range(3) for _ in range(2)]
-        names["insert"](
-            names["results"].sparkSession.createDataFrame([(9, 9.0)], "item int, mean double"), 0
-        )
-    exec(_at(tmp_path, backfill), names)
-    for query in (names["ingest"], names["query"]):
-        query.processAllAvailable()
-        query.stop()
-    highest = tm.read_table("logs/highest").to_pylist()
-    for item in range(3):
-        of_item = [row["highest"] for row in highest if row["item"] == item]
-        assert of_item == [2, 2, 1, 1], "the past comes first"
-
-
-def _at(root: Path, code: str) -> str:
-    """A session's directory is not the test's."""
-    return re.sub(r'"((?:in|out|history|logs|ckpt|streams)(?:/\w+)?)"', rf'"{root}/\1"', code)
 
 
 def _is_left(code: str) -> bool:

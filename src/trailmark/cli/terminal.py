@@ -173,7 +173,9 @@ class _Table:
         from rich import box
         from rich.table import Table as RichTable
 
-        self._table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        self._table = RichTable(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
+        )
         for title in drawn.titles:
             side: Any = "left" if title in drawn.left else "right"
             self._table.add_column(_text(line(title)), justify=side, no_wrap=True)

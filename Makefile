@@ -44,8 +44,12 @@ $(VENV)/spark/classes.jsa: $(VENV)/.ready | java
 chromium: setup ## Install a browser for the tests of the page, where that may be
 	@$(BIN)/python build_support/chromium.py
 
+.PHONY: azurite
+azurite: setup ## Install an emulator for the tests of az://, where that may be
+	@$(BIN)/python build_support/azurite.py
+
 .PHONY: test
-test: lint chromium $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
+test: lint chromium azurite $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: wheels

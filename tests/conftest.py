@@ -119,6 +119,26 @@ def s3_url(s3: None) -> str:
     return new_bucket()
 
 
+@pytest.fixture(scope="module")
+def azure_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from tests.support.azure import azure_server, why_there_is_none
+
+    reason = why_there_is_none()
+    if reason:
+        pytest.skip(reason)
+    with azure_server(tmp_path_factory.mktemp("azure")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def azure_url(azure_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL in an empty container of an emulator, which the usual variables point at."""
+    from tests.support.azure import new_container, use_azure
+
+    use_azure(azure_endpoint, monkeypatch)
+    return new_container(azure_endpoint)
+
+
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"

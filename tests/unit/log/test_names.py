@@ -90,7 +90,15 @@ def test_a_path_object_and_an_escaped_url_are_local(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "ftp://host/x", "hdfs://x/y", "file://otherhost/x", "file:relative", "s3://", "a\0b"],
+    [
+        "",
+        "ftp://host/x",
+        "hdfs://x/y",
+        "file://otherhost/x",
+        "file:relative",
+        "s3://",
+        "a\0b",
+    ],
 )
 def test_anything_else_is_refused(url: str) -> None:
     with pytest.raises(SettingError, match="names no storage"):
@@ -103,6 +111,9 @@ def test_anything_else_is_refused(url: str) -> None:
         ("s3:/bucket/x", "two slashes"),
         ("S3:/bucket/x", "two slashes"),
         ("s3a://bucket/x", "s3://bucket/prefix"),
+        ("gs:/bucket/x", "two slashes"),
+        ("abfss://container@account.dfs.core.windows.net/x", "az://container/prefix"),
+        ("wasbs://container@account.blob.core.windows.net/x", "az://container/prefix"),
         ("dbfs:/data/x", "/dbfs/data/orders"),
         ("hdfs:/data/x", "write ./hdfs:/data/x"),
         (" s3://bucket/x", "two slashes"),
@@ -137,6 +148,8 @@ def test_a_directory_may_have_a_colon_in_its_name(
         ("s3://bucket/x?secret=SECRET@SECRET", "s3://bucket/x?***"),
         ("s3://AKIA:SEC?RET@bucket/x", "s3://***?***"),
         ("s3:/AKIA:SECRET@bucket", "s3:/***@bucket"),
+        ("az://account:SECRET@container/x", "az://***@container/x"),
+        ("gs://bucket/x?key=SECRET", "gs://bucket/x?***"),
         ("hdfs://me:SECRET@host:8020/x", "hdfs://***@host:8020/x"),
         ("https://host/x?token=SECRET", "https://host/x?***"),
     ],
@@ -147,6 +160,17 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str, shown: str) -> 
     assert repr(shown) in refused.value.what
     for secret in ("SECRET", "AKIA", "SEC", "RET"):
         assert secret not in str(refused.value).replace("AWS_SECRET_ACCESS_KEY", "")
+
+
+def test_a_store_that_was_never_tried_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("trailmark.log.storage.object_client._warned", set())
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    for url in ("gs://bucket/one", "gs://bucket/two", "az://container/x", "s3://bucket/x"):
+        open_storage(url)
+    (record,) = caplog.records
+    assert "gs:// is experimental" in record.getMessage()
 
 
 def test_opening_touches_nothing(tmp_path: Path) -> None:

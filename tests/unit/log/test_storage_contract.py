@@ -9,7 +9,7 @@ import obstore.store
 import pytest
 
 from trailmark.errors import SettingError
-from trailmark.log import Entry, LocalStorage, Storage
+from trailmark.log import Entry, LocalStorage, Storage, open_storage
 from trailmark.log.storage.object_store import ObjectStorage
 from trailmark.settings import Durability
 from trailmark.testing.disk import SimulatedDisk
@@ -17,12 +17,14 @@ from trailmark.testing.disk import SimulatedDisk
 PATH = "in/00003/a.seg"
 
 
-@pytest.fixture(params=["local", "local unsynced", "simulated", "object store"])
+@pytest.fixture(params=["local", "local unsynced", "simulated", "object store", "azure"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "simulated":
         return SimulatedDisk().storage()
     if request.param == "object store":
         return ObjectStorage(obstore.store.MemoryStore())
+    if request.param == "azure":
+        return open_storage(request.getfixturevalue("azure_url"))
     durability = Durability.UNSYNCED if "unsynced" in request.param else Durability.SYNCED
     return LocalStorage(tmp_path / "not" / "there" / "yet", durability)
 

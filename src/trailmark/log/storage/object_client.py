@@ -6,20 +6,24 @@ is there come to the same, and after a put "if absent" the storage looks whose o
 
 from __future__ import annotations
 
+import logging
 import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from trailmark.errors import SettingError
+from trailmark.log.storage.providers import Provider
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+_log = logging.getLogger("trailmark")
+
 #: Long enough for a segment of hundreds of megabytes on a slow line: it is one request.
 _DEFAULTS = {"timeout": "5 minutes", "connect_timeout": "10 seconds"}
 
-#: What the client of obstore can be told; each is read from ``AWS_<NAME>``, as obstore itself does
-#: where it is told nothing.
+#: What the client of obstore can be told; each is read from ``AWS_<NAME>`` and its like, as obstore
+#: itself does where it is told nothing.
 _OPTIONS = (
     "allow_http",
     "allow_invalid_certificates",
@@ -55,10 +59,13 @@ _RETRIES = {
 }
 
 
-def connect(url: str) -> ObjectStore:
-    """The store that a URL and the ``AWS_...`` variables name."""
+_warned: set[str] = set()
+
+
+def connect(url: str, provider: Provider) -> ObjectStore:
+    """The store that a URL and the environment variables of its provider name."""
     api = import_obstore()
-    found = {name: os.environ.get(f"AWS_{name.upper()}") for name in _OPTIONS}
+    found = {name: os.environ.get(f"{provider.variables}{name.upper()}") for name in _OPTIONS}
     options = _DEFAULTS | {name: value for name, value in found.items() if value is not None}
     try:
         store: ObjectStore = api.store.from_url(url, client_options=options, retry_config=_RETRIES)
@@ -66,9 +73,21 @@ def connect(url: str) -> ObjectStore:
         raise SettingError(
             f"The object store cannot be used: {first_line(error)}",
             where="path",
-            fix="Check the URL and the AWS_... environment variables.",
+            fix=f"Check the URL and the {provider.variables}... environment variables.",
         ) from error
+    _warn(provider)
     return store
+
+
+def _warn(provider: Provider) -> None:
+    """Once in a process."""
+    if not provider.is_tried and provider.scheme not in _warned:
+        _warned.add(provider.scheme)
+        _log.warning(
+            "%s:// is experimental: Trailmark has never been tested against such a store, only "
+            "against others through the same client. Try a crash before you rely on it.",
+            provider.scheme,
+        )
 
 
 def import_obstore() -> Any:

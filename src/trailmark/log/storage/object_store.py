@@ -1,4 +1,4 @@
-"""Objects of an S3-compatible store, through `obstore` (``pip install 'trailmark[object-store]'``).
+"""Objects of a store such as S3, through `obstore` (``pip install 'trailmark[object-store]'``).
 
 "Publish if absent" is the store's own conditional put. A put is whole or absent and lasts once it
 is acknowledged, so there is nothing to sync and no temporary to clean. An answer can be lost, and
@@ -19,6 +19,7 @@ from trailmark.errors import NoPermission, StorageError, Unreachable
 from trailmark.log.storage.object_client import connect, first_line, import_obstore
 from trailmark.log.storage.paths import aside_path, check_path, split_path
 from trailmark.log.storage.protocol import Entry, Part, is_made_of
+from trailmark.log.storage.providers import Provider
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -29,20 +30,22 @@ _T = TypeVar("_T")
 _ALIGNMENT = 64
 
 
-def open_object_store(url: str) -> ObjectStorage:
-    """Storage below ``s3://bucket/prefix``; the usual ``AWS_...`` variables say how to get there.
+def open_object_store(url: str, provider: Provider) -> ObjectStorage:
+    """Storage below a URL of a provider; the usual variables say how to get there.
 
-    ``AWS_ENDPOINT_URL`` names a store other than Amazon's, ``AWS_ALLOW_HTTP=true`` lets it be
-    reached without TLS, ``AWS_TIMEOUT`` says how long one request may take.
+    Of ``s3://`` these are ``AWS_...``: ``AWS_ENDPOINT_URL`` names a store other than Amazon's,
+    ``AWS_ALLOW_HTTP=true`` lets it be reached without TLS, ``AWS_TIMEOUT`` says how long one
+    request may take. Of ``gs://`` they are ``GOOGLE_...``, of ``az://`` ``AZURE_...``.
     """
-    return ObjectStorage(connect(url), url)
+    return ObjectStorage(connect(url, provider), url, has_tails=provider.has_tails)
 
 
 class ObjectStorage:
     """Implements `Storage` on an obstore store, whose own prefix is the root."""
 
-    def __init__(self, store: ObjectStore, url: str = "") -> None:
+    def __init__(self, store: ObjectStore, url: str = "", *, has_tails: bool = True) -> None:
         self._store = store
+        self._has_tails = has_tails
         self._url = url or repr(store)
         self._api = import_obstore()
 
@@ -84,7 +87,12 @@ class ObjectStorage:
 
     def read_tail(self, path: str, length: int) -> tuple[memoryview, int]:
         assert length > 0
-        return self._get(path, {"suffix": length})
+        if self._has_tails:
+            return self._get(path, {"suffix": length})
+        size = self.size(path)
+        if size == 0:
+            return memoryview(b""), 0  # an empty range is an error to the store
+        return self._get(path, (max(0, size - length), size))
 
     def size(self, path: str) -> int:
         with self._translated("look at the object", path):

@@ -8,11 +8,11 @@ from trailmark.log.clock import Clock, wall_clock_us
 from trailmark.log.storage.local import LocalStorage
 from trailmark.log.storage.protocol import Storage
 from trailmark.log.storage.urls import (
-    check_store_url,
     file_url_path,
     full_path,
     is_url,
     no_storage,
+    provider_of,
 )
 from trailmark.settings import LogSettings
 
@@ -23,7 +23,7 @@ def open_storage(
     *,
     clock: Clock = wall_clock_us,
 ) -> Storage:
-    """Storage at a plain path, ``file://...`` or ``s3://bucket/prefix``.
+    """Storage at a plain path, ``file://...``, ``s3://bucket/prefix`` or one of its like.
 
     Nothing is read or written yet.
     """
@@ -34,8 +34,8 @@ def open_storage(
     directory = file_url_path(text) if is_url(text) else full_path(text)
     if directory is not None:
         return LocalStorage(directory, settings.durability, clock=clock)
-    check_store_url(text)
+    provider = provider_of(text)
     # Only who uses one waits for its import.
     from trailmark.log.storage.object_store import open_object_store
 
-    return open_object_store(text)
+    return open_object_store(text, provider)

@@ -7,21 +7,25 @@ import re
 from urllib.parse import unquote
 
 from trailmark.errors import SettingError
+from trailmark.log.storage.providers import PROVIDERS, Provider
 
 #: How URLs begin, also those that lack a slash. A single letter, or a name such as ``a:b``, is a
 #: file's.
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+):/")
 #: This machine: `file:/path`, `file:///path` and `file://localhost/path`. Another host is refused.
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
-_S3_URL = re.compile(r"s3://[^/]+(/.*)?", re.IGNORECASE | re.DOTALL)
+_STORE_URL = re.compile(r"(\w+)://([^/]+)(?:/.*)?", re.DOTALL)
 _HIDDEN = "***"
 
 _ADVICE = {
     "s3": "Write s3://bucket/prefix, with two slashes and a bucket.",
     "s3a": "Write s3://bucket/prefix: Trailmark talks to the store itself, not through Hadoop.",
+    "gs": "Write gs://bucket/prefix, with two slashes and a bucket.",
+    "az": "Write az://container/prefix, with two slashes and a container.",
+    "abfss": "Write az://container/prefix, and set AZURE_STORAGE_ACCOUNT_NAME to the account.",
     "dbfs": "Use the directory it is mounted at, such as /dbfs/data/orders.",
 }
-_ADVICE["s3n"] = _ADVICE["s3a"]
+_ADVICE |= {"s3n": _ADVICE["s3a"], **dict.fromkeys(("abfs", "wasb", "wasbs"), _ADVICE["abfss"])}
 _GENERAL = "Use a path, file:///directory or s3://bucket/prefix."
 
 
@@ -41,19 +45,21 @@ def file_url_path(url: str) -> str | None:
     return None if found is None else unquote(found[1])
 
 
-def check_store_url(url: str) -> None:
-    """Refuses whatever is not a bucket and a prefix, without repeating what may be a secret."""
-    if _S3_URL.fullmatch(url) is None:
+def provider_of(url: str) -> Provider:
+    """Which store a URL is of. All that is not a bucket and a prefix is refused, without repeating
+    what may be a secret."""
+    found = _STORE_URL.fullmatch(url)
+    provider = None if found is None else PROVIDERS.get(found[1].lower())
+    if found is None or provider is None:
         raise no_storage(url)
-    bucket = url.split("/")[2]
-    if ":" in bucket or "@" in bucket or "?" in url:
+    if ":" in found[2] or "@" in found[2] or "?" in url:
         raise SettingError(
-            f"{redacted(url)!r} holds more than a bucket and a prefix.",
+            f"{redacted(url)!r} holds more than a {provider.container} and a prefix.",
             where="path",
-            fix="Write s3://bucket/prefix. Keys and settings do not belong into a path, which is "
-            "logged and shown: set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the other AWS_... "
-            "variables.",
+            fix=f"Write {provider.scheme}://{provider.container}/prefix. Keys and settings do not "
+            f"belong into a path, which is logged and shown: set {provider.secrets}.",
         )
+    return provider
 
 
 def redacted(url: str) -> str:

@@ -26,7 +26,12 @@ from trailmark.operators.aggregate.assign import (
     first_end,
 )
 from trailmark.operators.aggregate.footprints import FootprintFormat
-from trailmark.operators.aggregate.states import bind_all, needed_columns, state_type
+from trailmark.operators.aggregate.states import (
+    bind_all,
+    fresh_state,
+    needed_columns,
+    state_type,
+)
 from trailmark.operators.aggregate.touched import touched_windows
 from trailmark.operators.identities import Identities
 from trailmark.operators.independent import IndependentPieces
@@ -99,9 +104,7 @@ class Aggregate(IndependentPieces):
         self.copied_together = Identities(self._keys, isinstance(window, TimeWindow))
         # The windows of a count of tuples begin where the ones before them end.
         self.rebuilds_from_openings = isinstance(window, TimeWindow)
-        self._fresh = np.zeros(1, dtype=self.layout.state)
-        for function in self._functions:
-            function.fresh(self._fresh)
+        self._fresh = fresh_state(self._functions)
         self.logged_schema = self._result_fields([pa.field(START, pa.int64())])
         #: None if windows have none.
         self.bounds = WindowBounds.of(window, schema, len(names))

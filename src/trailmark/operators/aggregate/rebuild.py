@@ -6,13 +6,14 @@ its code is in no log: whoever has it hands it in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
 from trailmark.log import OperatorMeta
 from trailmark.log.json_text import object_of
 from trailmark.log.meta import described_differences
+from trailmark.operators.aggregate.arguments import AnyWindow
 from trailmark.operators.aggregate.logged import AggregateForm
 from trailmark.operators.aggregate.operator import Aggregate
 from trailmark.operators.logged import understanding, unknown_operator
@@ -23,6 +24,8 @@ from trailmark.windows.functions import (
     function_from_description,
     is_user_function,
 )
+
+_Operator = TypeVar("_Operator")
 
 _EXAMPLE = "{'value': function}, the mapping that tm.aggregate was given as values"
 
@@ -35,13 +38,26 @@ def rebuild_aggregate(meta: OperatorMeta, code: object) -> Aggregate:
     """
     with understanding():
         form = AggregateForm(meta)
+    return rebuild_windowed(Aggregate, form.keys, form.window, meta, code)
+
+
+def rebuild_windowed(
+    operator: Callable[..., _Operator],
+    keys: Sequence[str],
+    window: AnyWindow,
+    meta: OperatorMeta,
+    code: object,
+) -> _Operator:
+    """An operator that folds functions over windows, by these keys."""
+    with understanding():
         late, order_by = meta.operator["late"], meta.operator.get("order_by")
-    values = described_functions(meta, code)
+        described = _described_values(meta)
+    values = _functions(described, _given(code, described))
     try:
-        return Aggregate(
+        return operator(
             meta.input_schema,
-            by=form.keys,
-            window=form.window,
+            by=keys,
+            window=window,
             values=values,
             late=late,
             order_by=order_by,
@@ -49,15 +65,8 @@ def rebuild_aggregate(meta: OperatorMeta, code: object) -> Aggregate:
     except (SettingError, UnsupportedType) as error:
         # The functions are those that were described, so it is the description that is wrong.
         raise unknown_operator(
-            f"The description is of no aggregate that could be: {error.what}"
+            f"The description is of no {meta.operator['operator']} that could be: {error.what}"
         ) from error
-
-
-def described_functions(meta: OperatorMeta, code: object) -> dict[str, AnyFunction]:
-    """The functions of an aggregate's values; those of the user's own from ``code``."""
-    with understanding():
-        described = _described_values(meta)
-    return _functions(described, _given(code, described))
 
 
 def _described_values(meta: OperatorMeta) -> dict[str, dict[str, Any]]:

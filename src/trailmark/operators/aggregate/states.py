@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.windows import bind
@@ -46,6 +47,14 @@ def state_type(functions: Sequence[BoundFunction]) -> np.dtype[Any]:
             "itemsize": sum(function.size for function in functions),
         }
     )
+
+
+def fresh_state(functions: Sequence[BoundFunction]) -> npt.NDArray[Any]:
+    """The state of a window that holds nothing yet, as an array of one."""
+    fresh = np.zeros(1, dtype=state_type(functions))
+    for function in functions:
+        function.fresh(fresh)
+    return fresh
 
 
 def needed_columns(

@@ -7,16 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.errors import SettingError, UnsupportedType
 from trailmark.log import OperatorMeta
-from trailmark.operators.aggregate.rebuild import described_functions
+from trailmark.operators.aggregate.rebuild import rebuild_windowed
 from trailmark.operators.keyed.logged import KeyedForm
-from trailmark.operators.logged import (
-    described_keys,
-    order_caution,
-    understanding,
-    unknown_operator,
-)
+from trailmark.operators.logged import described_keys, order_caution, understanding
 from trailmark.operators.sessions.operator import Sessions, session_bounds
 from trailmark.settings import format_duration
 from trailmark.windows.session import SessionWindow, session_from_description
@@ -65,21 +59,7 @@ def rebuild_sessions(meta: OperatorMeta, code: object) -> Sessions:
     """
     with understanding():
         form = SessionsForm(meta)
-        late, order_by = meta.operator["late"], meta.operator.get("order_by")
-    values = described_functions(meta, code)
-    try:
-        return Sessions(
-            meta.input_schema,
-            by=form.keys,
-            window=form.window,
-            values=values,
-            late=late,
-            order_by=order_by,
-        )
-    except (SettingError, UnsupportedType) as error:
-        raise unknown_operator(
-            f"The description is of no sessions that could be: {error.what}"
-        ) from error
+    return rebuild_windowed(Sessions, form.keys, form.window, meta, code)
 
 
 def sessions_title(described: Mapping[str, Any]) -> str:

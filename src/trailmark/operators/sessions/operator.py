@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from trailmark.errors import SettingError
@@ -16,7 +15,7 @@ from trailmark.operators.aggregate.arguments import (
     check_logged_names,
     key_names,
 )
-from trailmark.operators.aggregate.states import bind_all, needed_columns, state_type
+from trailmark.operators.aggregate.states import bind_all, fresh_state, needed_columns
 from trailmark.operators.keyed.operator import Keyed
 from trailmark.operators.late import Late
 from trailmark.operators.order import order_names
@@ -56,9 +55,6 @@ class Sessions(Keyed):
         self._counts_for_us = window.gap
         functions = bind_all(values, schema)
         _check_sizes(functions)
-        fresh = np.zeros(1, dtype=state_type(functions))
-        for function in functions:
-            function.fresh(fresh)
         needed = needed_columns(schema, names, window.column, values, order)
         self.bounds = session_bounds(window, schema, len(names))
         results = pa.schema(
@@ -68,7 +64,9 @@ class Sessions(Keyed):
                 *(pa.field(each.name, each.result_type) for each in functions),
             ]
         )
-        code = SessionCode(window, functions, fresh, needed, results, self.bounds.kind)
+        code = SessionCode(
+            window, functions, fresh_state(functions), needed, results, self.bounds.kind
+        )
         check_logged_names([*names, *code.columns.names])
         super().__init__(
             needed,

@@ -51,10 +51,11 @@ class _Version(argparse.Action):
 _Commands = argparse._SubParsersAction
 
 
-def _command(
+def _bare_command(
     commands: _Commands[argparse.ArgumentParser], name: str, does: str, more: str, example: str
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
+    """One without any arguments yet."""
+    return commands.add_parser(
         name,
         help=does,
         description=f"{does[0].upper()}{does[1:]}.\n\n{more}".strip(),
@@ -62,6 +63,13 @@ def _command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def _command(
+    commands: _Commands[argparse.ArgumentParser], name: str, does: str, more: str, example: str
+) -> argparse.ArgumentParser:
+    """One that is about one path."""
+    parser = _bare_command(commands, name, does, more, example)
     parser.add_argument("path", metavar="PATH", help=_PATH)
     parser.add_argument("--json", action="store_true", help="print JSON: exact numbers, all of it")
     return parser
@@ -94,7 +102,7 @@ def _status(commands: _Commands[argparse.ArgumentParser]) -> None:
 
 
 def _page(commands: _Commands[argparse.ArgumentParser]) -> None:
-    parser = _serving_command(
+    _serving_command(
         commands,
         "page",
         "show operators, streams and unions on a live page in the browser",
@@ -104,17 +112,13 @@ def _page(commands: _Commands[argparse.ArgumentParser]) -> None:
         "trailmark page /data/streams /data/orders-average",
         port=8765,
         interval=2.0,
-    )
-    parser.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="ask for this token (or $TRAILMARK_TOKEN); made and printed where --host is not this "
+        token="ask for this token (or $TRAILMARK_TOKEN); made and printed where --host is not this "
         "machine",
     )
 
 
 def _metrics(commands: _Commands[argparse.ArgumentParser]) -> None:
-    parser = _serving_command(
+    _serving_command(
         commands,
         "metrics",
         "serve figures for Prometheus under /metrics",
@@ -123,11 +127,7 @@ def _metrics(commands: _Commands[argparse.ArgumentParser]) -> None:
         "trailmark metrics /data/streams /data/orders-average --port 9090",
         port=9090,
         interval=5.0,
-    )
-    parser.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="ask for this bearer token (or $TRAILMARK_TOKEN)",
+        token="ask for this bearer token (or $TRAILMARK_TOKEN)",
     )
 
 
@@ -140,15 +140,10 @@ def _serving_command(
     *,
     port: int,
     interval: float,
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name,
-        help=does,
-        description=f"{does[0].upper()}{does[1:]}.\n\n{more}",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    token: str,
+) -> None:
+    """One that serves what it sees of many paths, and asks for a token where others reach it."""
+    parser = _bare_command(commands, name, does, more, example)
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", help=f"{_PATH}; or a directory of such paths"
     )
@@ -165,7 +160,7 @@ def _serving_command(
         metavar="SECONDS",
         help=f"look at the files every so many seconds ({interval:g})",
     )
-    return parser
+    parser.add_argument("--token", metavar="TOKEN", help=token)
 
 
 def _log(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -308,17 +303,15 @@ def _truncate(commands: _Commands[argparse.ArgumentParser]) -> None:
 
 
 def _standby(commands: _Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    parser = _bare_command(
+        commands,
         "standby",
-        help="run a command while this process has a lease; wait for it before",
-        description="Run a command while this process has a lease; wait for it before.\n\n"
+        "run a command while this process has a lease; wait for it before",
         "Start the same on two hosts, or twice on one: the first runs the command. Others wait,\n"
         "and one runs it once the first has ended, was stopped or was silent for a term. Who has\n"
         "lost the lease stops its command and waits again. Signals are passed on; the exit code\n"
         "is the command's. For Spark and Python, tm.standby is quicker: docs/high-availability.md.",
-        epilog="example:\n  trailmark standby --lease /shared/orders.lease -- python orders.py",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "trailmark standby --lease /shared/orders.lease -- python orders.py",
     )
     parser.add_argument(
         "--lease", required=True, metavar="PATH", help="a directory or s3:// URL all can reach"

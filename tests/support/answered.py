@@ -47,18 +47,25 @@ class Change(NamedTuple):
     batch: int
 
 
+def random_since(
+    rng: random.Random, batch: int, since: int | None, *, ends: float, is_corrected: float
+) -> int | None:
+    """Since when tentative rows stand, after a batch: a failure begins, goes on, and ends or is
+    corrected in part as often as the shares say."""
+    dice = rng.random()
+    if since is None:
+        return batch if dice < 0.5 else None
+    if dice < ends:
+        return None
+    return rng.randint(since, batch) if dice < ends + is_corrected else since
+
+
 def random_steps(rng: random.Random, batches: int = 10) -> list[Step]:
     """Failures that begin, go on, and are corrected in parts or at once."""
     steps: list[Step] = []
     since = None
     for batch in range(batches):
-        dice = rng.random()
-        if since is None:
-            since = batch if dice < 0.5 else None
-        elif dice < 0.2:
-            since = None
-        elif dice < 0.5:
-            since = rng.randint(since, batch)
+        since = random_since(rng, batch, since, ends=0.2, is_corrected=0.3)
         is_empty = since is None or rng.random() < 0.2
         steps.append(Step(_orders(rng), () if is_empty else _orders(rng), since))
     return steps

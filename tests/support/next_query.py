@@ -19,7 +19,7 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tests.support.answered import Answered
+from tests.support.answered import Answered, random_since
 from tests.support.answered import Step as ScriptedStep
 from tests.support.cases import Case
 from tests.support.orders import SECOND
@@ -119,13 +119,7 @@ def scripted_steps(rng: random.Random, batches: int) -> list[ScriptedStep]:
     steps: list[ScriptedStep] = []
     since: int | None = None
     for batch in range(batches):
-        dice = rng.random()
-        if since is None:
-            since = batch if dice < 0.5 else None
-        elif dice < 0.12:
-            since = None
-        elif dice < 0.45:
-            since = rng.randint(since, batch)
+        since = random_since(rng, batch, since, ends=0.12, is_corrected=0.33)
         tentative = [] if since is None or rng.random() < 0.2 else _orders(rng, batch + 2, 6)
         steps.append(ScriptedStep(_orders(rng, batch), tentative, since))
     ends = [batches + 100 * place for place in range(1, 6)]

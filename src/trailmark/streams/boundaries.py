@@ -123,6 +123,11 @@ def later(one: int | None, other: int | None) -> int | None:
     return max(one, other)
 
 
+def is_later(time_us: int | None, than_us: int | None) -> bool:
+    """Whether a time is known, and later than another, which may not be known."""
+    return time_us is not None and (than_us is None or time_us > than_us)
+
+
 def _with(
     before: Boundaries, writers: Mapping[str, int | None], gone: Mapping[str, int | None]
 ) -> Boundaries:

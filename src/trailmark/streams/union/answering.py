@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from trailmark.errors import SettingError
-from trailmark.streams.boundaries import later
+from trailmark.streams.boundaries import is_later, later
 from trailmark.streams.union.ahead import Ahead
 from trailmark.values import dataclass
 
@@ -103,7 +103,7 @@ class Answering:
             What is before this time has waited as long as it may.
         """
         if ahead is None:
-            return due_us if _is_after(due_us, complete_us) else None
+            return due_us if is_later(due_us, complete_us) else None
         choice = self.choice(ahead, complete_us)
         if choice == "suspend":
             return ahead.until_us
@@ -215,7 +215,3 @@ def check_choice(given: object, allowed: tuple[str, ...], argument: str) -> None
     if given not in allowed:
         names = ", ".join(repr(each) for each in allowed)
         raise SettingError(f"{argument} must be one of {names}, got {given!r}.", where=argument)
-
-
-def _is_after(time_us: int | None, than_us: int | None) -> bool:
-    return time_us is not None and (than_us is None or time_us > than_us)

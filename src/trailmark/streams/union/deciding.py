@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trailmark.log import Clock, MonotonicClock, TimeRange, monotonic_us, wall_clock_us
+from trailmark.log import Clock, MonotonicClock, monotonic_us, wall_clock_us
 from trailmark.streams.asking import Hands, InTurn
-from trailmark.streams.boundaries import later
+from trailmark.streams.boundaries import is_later, later
 from trailmark.streams.promises import has_ended
 from trailmark.streams.times import EARLIEST, LATEST
 from trailmark.streams.union.ahead import Ahead, Phase, moved_on
-from trailmark.streams.union.amounts import Amounts
 from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
 from trailmark.streams.union.decision import Decision, Reached
 from trailmark.streams.union.idle import Idleness
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.looking import Looking, boundary_of
+from trailmark.streams.union.portions import Portions, Seen, meets
 from trailmark.streams.union.rows import Piece
 from trailmark.streams.union.telling import (
     tell_of_none_to_end,
@@ -65,8 +65,6 @@ class Deciding:
         hands: Hands | None = None,
     ) -> None:
         self._inputs = inputs
-        self._interval_us = interval_us
-        self._most_rows = most_rows
         self._answering = answering
         self._now_us = now_us
         self._clock = clock
@@ -74,7 +72,8 @@ class Deciding:
         self._arrivals = None if answering is None else Arrivals(answering.grace_us)
         #: A tentative part that is longer than this is not waited for.
         self._long_us = max(2 * interval_us, 0 if answering is None else answering.within_us)
-        self._pace = None if answering is None else Pace(answering.batch_us)
+        pace = None if answering is None else Pace(answering.batch_us)
+        self._portions = Portions(interval_us, most_rows, pace, now_us)
         self._patience = Patience(None if answering is None else answering.give_up_us)
         self._idleness = Idleness(idle_after_us)
         self.looking = Looking(inputs, answering, hands or InTurn(), now_us, clock)
@@ -86,8 +85,7 @@ class Deciding:
 
     def next(self, start: Decision) -> Decision:
         """The decision after another one, or the same if nothing more can be released."""
-        if self._pace is not None:
-            self._pace.ended(start.number, self._now_us())
+        self._portions.ended(start.number)
         asked_us = self._now_us()
         looks = self.looking.looks(start)
         self._idleness.saw(looks, self._now_us())
@@ -96,7 +94,7 @@ class Deciding:
             return start  # whoever waits for all of them waits for these, too
         standing = {name: start.inputs.get(name, look.at) for name, look in looks.items()}
         known = {each.name: boundary_of(each.name, start, looks) for each in self._inputs}
-        own = {name: self._slice_of(boundary_us) for name, boundary_us in known.items()}
+        own = {name: self._portions.slice_of(boundary_us) for name, boundary_us in known.items()}
         # Without another look nobody knows whether one is idle.
         idle = frozenset() if self._ends else self._idleness.idle(looks, own, asked_us)
         boundaries = own if self._ends else self._idleness.lifted(own)
@@ -107,9 +105,7 @@ class Deciding:
         going_on = [each for each in boundaries.values() if not has_ended(each)]
         due_us = self._due(looks, own, self._wait_us(start.ahead, complete_us))
         until_us = self._until(start, complete_us, going_on, due_us)
-        if not _is_later(complete_us, start.released_us) and not _is_later(
-            until_us, start.until_us
-        ):
+        if not is_later(complete_us, start.released_us) and not is_later(until_us, start.until_us):
             return start
         if self._answering is None and not self.looking.has_read(start, looks):
             return start
@@ -118,11 +114,9 @@ class Deciding:
             each.name: each.batches(standing[each.name], looks[each.name].end) for each in there
         }
         released_us = self._released(start, complete_us, seen)
-        is_through = not _is_later(complete_us, released_us)
+        is_through = not is_later(complete_us, released_us)
         if until_us is not None and (is_through or start.ahead is not None):
-            begin_us = later(start.until_us, released_us)
-            least_us = 0 if self._pace is None else self._pace.least_new_us
-            until_us = self._limited(begin_us, until_us, seen, start, least_us)
+            until_us = self._portions.tentative_end(start, released_us, until_us, seen)
         else:
             until_us = None  # those that are complete come first
         ahead = self._ahead(start, released_us, until_us, complete_us, boundaries)
@@ -143,10 +137,7 @@ class Deciding:
             start.number + 1, released_us, reached, late_rows, ahead, tuple(away), resting
         )
         tell_of_phases(start, found)
-        if self._pace is not None:
-            rows = _rows_between(seen, start.released_us, released_us)
-            rows += _rows_between(seen, later(start.until_us, released_us), found.until_us)
-            self._pace.begin(found.number, rows, self._now_us())
+        self._portions.begin(start, found, seen)
         return found
 
     def pieces(self, start: Decision, end: Decision) -> list[Piece]:
@@ -166,7 +157,7 @@ class Deciding:
         self, start: Decision, end: Decision, first_us: int | None, end_us: int | None
     ) -> list[Piece]:
         found: list[Piece] = []
-        if not _is_later(end_us, first_us):
+        if not is_later(end_us, first_us):
             return found
         assert end_us is not None
         there = self._reached(end)
@@ -179,7 +170,7 @@ class Deciding:
                 Piece(place, batch.batch, file, later(batch.late_before_us, first_us))
                 for batch in batches
                 for file in batch.files
-                if _meets(file.time_range, first_us, end_us)
+                if meets(file.time_range, first_us, end_us)
             ]
         return found
 
@@ -187,22 +178,12 @@ class Deciding:
         """The inputs that a decision reads."""
         return [each for each in self._inputs if each.name not in end.unreachable]
 
-    def _slice_of(self, time_us: int | None) -> int | None:
-        """The beginning of the slice that a time is in; None for one before all times."""
-        if time_us is None:
-            return None
-        found = self._slice_at(time_us)
-        return None if found < EARLIEST else found
-
-    def _slice_at(self, time_us: int) -> int:
-        return time_us // self._interval_us * self._interval_us
-
     def _wait_us(self, ahead: Ahead | None, complete_us: int | None) -> int:
         """How long something waits."""
-        if self._answering is None or self._pace is None:
+        if self._answering is None:
             return 0
         is_beside = ahead is not None and self._answering.choice(ahead, complete_us) == "delay"
-        return self._answering.wait_us(self._pace.longest_us, is_beside=is_beside)
+        return self._answering.wait_us(self._portions.longest_us, is_beside=is_beside)
 
     def _due(
         self, looks: Mapping[str, Look], boundaries: Mapping[str, int | None], wait_us: int
@@ -211,7 +192,7 @@ class Deciding:
         if self._arrivals is None:
             return None
         rows_end_us = {
-            name: self._slice_at(look.latest_us) + self._interval_us
+            name: self._portions.end_of_slice(look.latest_us)
             for name, look in looks.items()
             if look.latest_us is not None
         }
@@ -248,14 +229,11 @@ class Deciding:
             return None if start.ahead is None else start.ahead.until_us
         return self._answering.until_us(start.ahead, complete_us, boundaries, due_us)
 
-    def _released(
-        self, start: Decision, complete_us: int | None, seen: Mapping[str, Sequence[SeenBatch]]
-    ) -> int | None:
+    def _released(self, start: Decision, complete_us: int | None, seen: Seen) -> int | None:
         """Up to which time rows are released as stable ones."""
-        if complete_us is None or not _is_later(complete_us, start.released_us):
+        if complete_us is None or not is_later(complete_us, start.released_us):
             return start.released_us
-        least_us = 0 if self._pace is None else self._pace.least_replaced_us
-        wanted_us = self._limited(start.released_us, complete_us, seen, start, least_us)
+        wanted_us = self._portions.stable_end(start, complete_us, seen)
         if start.ahead is None:
             return wanted_us
         first = start.ahead.edges[0]
@@ -278,9 +256,9 @@ class Deciding:
     ) -> Ahead | None:
         """What is ahead of the released rows then."""
         until_us = later(until_us, None if start.ahead is None else start.ahead.until_us)
-        if until_us is None or not _is_later(until_us, released_us):
+        if until_us is None or not is_later(until_us, released_us):
             return None
-        missing = [name for name, each in boundaries.items() if _is_later(until_us, each)]
+        missing = [name for name, each in boundaries.items() if is_later(until_us, each)]
         is_missing = complete_us is None or complete_us < until_us
         phase = Phase.UP_FAILURE if is_missing else Phase.STABILIZATION
         is_cut = (
@@ -299,39 +277,6 @@ class Deciding:
             is_cut=is_cut,
         )
 
-    def _limited(
-        self,
-        first_us: int | None,
-        end_us: int,
-        seen: Mapping[str, Sequence[SeenBatch]],
-        start: Decision,
-        least_us: int,
-    ) -> int:
-        """The end of as many slices from a time on as a batch may have: about so many rows as the
-        union was told; while others wait for it, few, but no less time than ``least_us``. At least
-        one slice."""
-        pace = None if start.ahead is None else self._pace
-        if (pace is None and self._most_rows is None) or not _is_later(end_us, first_us):
-            return end_us
-        amounts = _amounts(seen, first_us, end_us)
-        begin_us = later(first_us, self._slice_at(amounts.first_us))
-        assert begin_us is not None
-        limits = [end_us]
-        if self._most_rows is not None:
-            limits.append(self._end_of(self._most_rows, amounts, begin_us, end_us))
-        if pace is not None:
-            paced_us = self._end_of(pace.rows, amounts, begin_us, end_us)
-            limits.append(max(paced_us, self._slice_at(begin_us + least_us)))
-        return min(limits)
-
-    def _end_of(self, rows: int, amounts: Amounts, begin_us: int, end_us: int) -> int:
-        """The end of as many slices as have about so many rows, and of one at least: a batch that
-        releases no slice would be one for nothing."""
-        at_us = amounts.time_of(rows)
-        if at_us is None:
-            return end_us
-        return max(self._slice_at(at_us), begin_us + self._interval_us)
-
 
 def tentative_range(start: Decision, end: Decision) -> tuple[int | None, int | None]:
     """From which time to before which a decision gives out tentative rows."""
@@ -341,40 +286,10 @@ def tentative_range(start: Decision, end: Decision) -> tuple[int | None, int | N
     return later(first_us, end.released_us), end.ahead.until_us
 
 
-def _amounts(seen: Mapping[str, Sequence[SeenBatch]], first_us: int | None, end_us: int) -> Amounts:
-    waiting = [
-        (file.time_range, file.rows)
-        for batches in seen.values()
-        for batch in batches
-        for file in batch.files
-        if file.time_range is not None and _meets(file.time_range, first_us, end_us)
-    ]
-    return Amounts(waiting, first_us, end_us)
-
-
-def _rows_between(
-    seen: Mapping[str, Sequence[SeenBatch]], first_us: int | None, end_us: int | None
-) -> float:
-    if end_us is None or not _is_later(end_us, first_us):
-        return 0.0
-    return _amounts(seen, first_us, end_us).total
-
-
 def _least(boundaries: Mapping[str, int | None]) -> int | None:
     """Up to which time all streams are complete; None if that is not known of one."""
     known = [each for each in boundaries.values() if each is not None]
     return min(known) if len(known) == len(boundaries) else None
-
-
-def _is_later(time_us: int | None, than_us: int | None) -> bool:
-    return time_us is not None and (than_us is None or time_us > than_us)
-
-
-def _meets(times: TimeRange | None, first_us: int | None, end_us: int) -> bool:
-    """Whether some time of a range may be from one to before another."""
-    if times is None:
-        return False
-    return times.min_us < end_us and (first_us is None or times.max_us >= first_us)
 
 
 def _before(start: Decision, end: Decision, name: str) -> Reached:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.spark_java import LIGHT_CHECKPOINT
 from tests.support.spark_runs import Application
@@ -22,6 +23,15 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applicatio
     with Application(directory, [], conf=LIGHT_CHECKPOINT, serve=True) as application:
         yield application
         application.finish()
+
+
+@pytest.fixture
+def few_partitions(spark: SparkSession) -> Iterator[None]:
+    """Spark's own operators take two hundred otherwise, and as long as these."""
+    name = "spark.sql.shuffle.partitions"
+    spark.conf.set(name, "2")
+    yield
+    spark.conf.unset(name)
 
 
 @pytest.fixture(autouse=True)

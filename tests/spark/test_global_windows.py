@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,6 @@ def _sales(rng: np.random.Generator, batch: int) -> pa.Table:
             "time": pa.array((1_700_000_000 + seconds) * 1_000_000, pa.timestamp("us", "UTC")),
         }
     )
-
-
-@pytest.fixture
-def few_partitions(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
 
 
 @pytest.mark.usefixtures("few_partitions")

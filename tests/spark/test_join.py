@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +86,6 @@ class Sides:
         return joined.select(
             F.coalesce("key", "other").alias("key"), "seen", "ad", "clicked", "price"
         )
-
-
-@pytest.fixture
-def few_partitions(spark: SparkSession) -> Iterator[None]:
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "2")
-    yield
-    spark.conf.set(name, str(before))
 
 
 @pytest.mark.parametrize("seed", seeds(1))

@@ -39,7 +39,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_partitions(spark: SparkSession) -> Iterator[None]:
+def rocksdb_in_one_part(spark: SparkSession) -> Iterator[None]:
     """Spark's state in RocksDB, as in the benchmark, but in one part."""
     settings = {**ROCKSDB, "spark.sql.shuffle.partitions": str(_PARTITIONS)}
     for name, value in settings.items():

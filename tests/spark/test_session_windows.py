@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import trailmark as tm
-from tests.support.seeds import seeds
-from tests.support.spark_feed import Feed, Query, meta_of, rows_of
+from tests.support.beside_spark import SALES, assert_same_after_every_run, random_sales
+from tests.support.spark_feed import meta_of, rows_of
 from trailmark.errors import TrailmarkError
 from trailmark.operators.kinds import title_of
 
-_SCHEMA = "shop int, price int, weight double, name string, time timestamp"
 _GAP, _DELAY = "6 seconds", "30 seconds"
 
 
 def _sales(rng: np.random.Generator, batch: int) -> pa.Table:
-    """Sales of about a minute per batch on whole seconds, so that some are a gap apart; some are
-    late, very late, or without a time."""
-    rows = int(rng.integers(0, 120))
-    seconds = 60 * batch + rng.integers(0, 90, rows) - (rng.random(rows) < 0.1) * 75
-    seconds -= (rng.random(rows) < 0.05) * 400
-    micros = (1_700_000_000 + seconds) * 1_000_000
-    return pa.table(
-        {
-            "shop": pa.array(rng.integers(0, 7, rows, dtype=np.int32), mask=rng.random(rows) < 0.1),
-            "price": pa.array(rng.integers(-9, 99, rows, dtype=np.int32)),
-            "weight": pa.array(rng.integers(0, 64, rows) / 8, mask=rng.random(rows) < 0.1),
-            "name": pa.array(rng.choice(list("abcxyz"), rows), mask=rng.random(rows) < 0.2),
-            "time": pa.array(micros, pa.timestamp("us", "UTC"), mask=rng.random(rows) < 0.03),
-        }
-    )
+    """On whole seconds, so that some are a gap apart."""
+    return random_sales(rng, batch, most=120, whole_seconds=True)
 
 
 def _columns() -> dict[str, Column]:
@@ -68,36 +53,17 @@ def _theirs(rows: DataFrame) -> DataFrame:
     return rows.groupBy("shop", F.session_window("time", _GAP)).agg(*columns)
 
 
-@pytest.fixture
-def few_partitions(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
-
-
 @pytest.mark.usefixtures("few_partitions")
 def test_after_every_run_the_results_are_those_of_sparks_own_sessions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A job that runs three times, each time over what has come since."""
-    (seed,) = seeds(1)[:1]
-    print(f"TRAILMARK_SEED={seed}")
-    rng = np.random.default_rng(seed)
-    feed = Feed(spark, tmp_path / "in", _SCHEMA)
-    ours, theirs = Query(tmp_path, "ours"), Query(tmp_path, "theirs")
-    for run in range(3):
-        feed.add(*(_sales(rng, 3 * run + number) for number in range(3)))
-        found = _ours(feed.stream(), tmp_path, buckets=2)
-        expected = _theirs(feed.stream().withWatermark("time", _DELAY))
-        assert [(f.name, f.dataType) for f in found.schema] == [
-            (f.name, f.dataType) for f in expected.schema
-        ]
-        batches = ours.run(found)
-        assert [each["batchId"] for each in batches] == [
-            each["batchId"] for each in theirs.run(expected)
-        ]
-        assert ours.rows(spark) == theirs.rows(spark), f"after run {run}"
-    assert ours.rows(spark).total() > 30, "there is something to compare"
+    assert_same_after_every_run(
+        spark,
+        tmp_path,
+        _sales,
+        lambda stream: _ours(stream, tmp_path, buckets=2),
+        lambda stream: _theirs(stream.withWatermark("time", _DELAY)),
+    )
     log = tmp_path / "log"
     assert (
         title_of(meta_of(log).operator)
@@ -118,7 +84,7 @@ def test_a_dataframe_that_does_not_stream_ends_its_sessions_with_a_flush(
 
 
 def test_what_cannot_be_a_session_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.createDataFrame([], _SCHEMA)
+    rows = spark.createDataFrame([], SALES)
     given: dict[str, Any] = {"by": "shop", "values": {"n": tm.count()}, "path": tmp_path}
     window = tm.session_window("time", "1 minute")
     wrong: list[tuple[dict[str, Any], str]] = [

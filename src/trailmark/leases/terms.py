@@ -15,7 +15,8 @@ from trailmark.log.json_text import dump_guarded, load_guarded, read_text, text_
 from trailmark.settings import DAY, MILLISECOND
 from trailmark.values import dataclass
 
-_TERMS = "terms"
+#: Where they are.
+TERMS = "terms"
 _DIGITS = 20
 _FILE = re.compile(rf"([0-9]{{{_DIGITS}}})\.json", re.ASCII)
 #: The newest and the one before: whoever has listed the directory is about to read.
@@ -143,7 +144,7 @@ def forget_terms_before(storage: Storage, number: int, *, all_of_them: bool) -> 
 
 
 def _numbers(storage: Storage) -> list[int]:
-    names = [_FILE.fullmatch(entry.name) for entry in storage.list(_TERMS)]
+    names = [_FILE.fullmatch(entry.name) for entry in storage.list(TERMS)]
     return [int(match[1]) for match in names if match is not None]
 
 
@@ -166,4 +167,4 @@ def _read(storage: Storage, number: int) -> Term:
 
 
 def _path(number: int) -> str:
-    return f"{_TERMS}/{number:0{_DIGITS}d}.json"
+    return f"{TERMS}/{number:0{_DIGITS}d}.json"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from trailmark.leases.terms import Holder
+from trailmark.leases.terms import TERMS, Holder
 from trailmark.log import MonotonicClock, Storage
 from trailmark.log.json_text import dump_guarded, load_guarded, read_text, text_of, whole
 from trailmark.settings import MINUTE
@@ -72,7 +72,8 @@ def all_waiting(storage: Storage) -> dict[str, Waiting]:
 
 @dataclass(slots=True)
 class Sweeper:
-    """Removes what those have left who are gone: whoever has the lease does so."""
+    """Removes what those have left who are gone, half-written files among it: whoever has the lease
+    does so."""
 
     storage: Storage
     term_us: int
@@ -94,6 +95,8 @@ class Sweeper:
             else:
                 seen[token] = waiting, since_us
         self._seen = seen
+        self.storage.clean(_WAITING)
+        self.storage.clean(TERMS)
         return gone
 
 

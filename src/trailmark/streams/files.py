@@ -113,10 +113,15 @@ def write_file(
     return file
 
 
+def data_directories(buckets: int) -> list[str]:
+    """Where the data files of so many buckets are."""
+    return [log_directory(Stream.DATA, bucket) for bucket in range(buckets)]
+
+
 def files_written_before(storage: Storage, buckets: int, before_us: int) -> list[str]:
     """Paths of all data files that were written before a time."""
     found = []
-    for directory in (log_directory(Stream.DATA, bucket) for bucket in range(buckets)):
+    for directory in data_directories(buckets):
         for entry in storage.list(directory):
             written = entry.name[:_TIME_DIGITS]
             if written.isdecimal() and int(written) < before_us:

@@ -31,7 +31,8 @@ from trailmark.values import dataclass
 
 _log = logging.getLogger("trailmark")
 
-_DIRECTORY = "heartbeats"
+#: Where they are.
+HEARTBEATS = "heartbeats"
 _DIGITS = 20
 _WRITER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _FILE = re.compile(rf"({_WRITER.pattern})-([0-9]{{{_DIGITS}}})(\.gone|\.new)?\.json", re.ASCII)
@@ -164,7 +165,7 @@ def settle(storage: Storage, writer: str, place: tuple[int, Said]) -> None:
 def _places(storage: Storage) -> dict[str, list[_Place]]:
     """Where heartbeats of each writer are, in order."""
     found: dict[str, list[_Place]] = {}
-    for entry in storage.list(_DIRECTORY):
+    for entry in storage.list(HEARTBEATS):
         match = _FILE.fullmatch(entry.name)
         if match is not None:
             found.setdefault(match[1], []).append((int(match[2]), _KINDS[match[3] or ""]))
@@ -207,4 +208,4 @@ def _time(value: object) -> int | None:
 
 def _path(writer: str, place: _Place) -> str:
     number, said = place
-    return f"{_DIRECTORY}/{writer}-{number:0{_DIGITS}d}{_SUFFIXES[said]}.json"
+    return f"{HEARTBEATS}/{writer}-{number:0{_DIGITS}d}{_SUFFIXES[said]}.json"

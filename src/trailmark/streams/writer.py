@@ -23,7 +23,8 @@ from trailmark.streams.boundaries import Boundaries
 from trailmark.streams.buckets import Buckets
 from trailmark.streams.conform import conform
 from trailmark.streams.description import StreamDescription
-from trailmark.streams.files import DataFile, rows_of, write_file
+from trailmark.streams.files import DataFile, data_directories, rows_of, write_file
+from trailmark.streams.heartbeats import HEARTBEATS
 from trailmark.streams.manifest import (
     Manifest,
     joined_times,
@@ -241,10 +242,14 @@ class StreamWriter:
         if batch % _TRIM_EVERY != _TRIM_EVERY - 1:
             return
         log = self._manifests()
+        places = [log.directory, HEARTBEATS]
         try:
             trim_stream(self._storage, log, self._retention, self._clock())
             if batch % _MERGE_EVERY == _MERGE_EVERY - 1:
                 log.merge(batch - UNMERGED)
+                places += data_directories(self._meta.buckets)
+            for place in places:
+                self._storage.clean(place)  # what killed processes have half written
         except TrailmarkError as error:
             _log.warning("Batch %d is committed, but the stream was not tended: %s", batch, error)
 

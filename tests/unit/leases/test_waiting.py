@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from tests.support.left_behind import dead_process, left_behind
 from trailmark.leases import Holder, Waiting
 from trailmark.leases.waiting import Sweeper, all_waiting, say_not_waiting, say_waiting
 from trailmark.log import LocalStorage
@@ -25,6 +27,18 @@ def test_those_that_fall_silent_are_removed_and_others_stay(tmp_path: Path) -> N
         removed = sweeper.sweep()
         assert removed == ([dead.token] if beat == 4 else [])
     assert all_waiting(storage) == {alive.token: Waiting(alive, 4, "warm")}
+
+
+def test_what_killed_processes_have_half_written_goes_too(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    dead = dead_process()
+    half = [
+        tmp_path / place / left_behind(tmp_path / place, dead) for place in ("terms", "waiting")
+    ]
+    mine = tmp_path / "terms" / left_behind(tmp_path / "terms", os.getppid())
+    Sweeper(storage, SECOND, lambda: 0.0).sweep()
+    assert not any(each.exists() for each in half)
+    assert mine.exists(), "its process is alive"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

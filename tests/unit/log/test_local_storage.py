@@ -7,8 +7,6 @@ import multiprocessing
 import os
 import random
 import resource
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.disk import may_go_untold
+from tests.support.left_behind import dead_process, left_behind
 from trailmark.errors import DiskFull, NoPermission, StorageError, Unreachable
 from trailmark.log import LocalStorage
 from trailmark.log.storage import temporaries
@@ -401,19 +400,6 @@ def test_permissions_of_the_directory_above_the_root_do_not_matter() -> None:
     storage = disk.storage()
     disk.fail_on(2, errno.EACCES)  # the sync of "/", after the attempt to make the root
     assert storage.publish("in/00003/b.seg", [b"y"]) is True
-
-
-def dead_process() -> int:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    return child.pid
-
-
-def left_behind(directory: Path, process: int, host: str | None = None) -> str:
-    name = f".a.seg.{host or temporaries._host()}.{process}.{'0' * 15}{process % 10}.tmp"
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / name).write_bytes(b"half")
-    return name
 
 
 def test_clean_removes_what_a_dead_process_left_and_nothing_else(tmp_path: Path) -> None:

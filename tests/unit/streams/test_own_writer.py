@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import trailmark as tm
+from tests.support.left_behind import dead_process, left_behind
 from tests.support.streams import ORDERS, SECOND, batch_of, orders, plain
 from trailmark.errors import (
     BatchGoesBackward,
@@ -135,3 +137,22 @@ def test_other_columns_than_the_stream_has_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SchemaChanged):
         tm.stream_writer(tmp_path, ORDERS.append(pa.field("more", pa.int64())), name="eu")
     assert plain(tm.read_table(tmp_path)) == orders(0)
+
+
+def test_what_killed_processes_have_half_written_goes_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_TRIM_EVERY", 2)
+    monkeypatch.setattr(writer_module, "_MERGE_EVERY", 4)
+    writer = _open(tmp_path, delay="1 second")
+    dead = dead_process()
+    places = {kind: tmp_path / f"{kind}" for kind in ("heartbeats", "batches/00000", "data/00000")}
+    half = {kind: place / left_behind(place, dead) for kind, place in places.items()}
+    alive = places["heartbeats"] / left_behind(places["heartbeats"], os.getppid())
+    gone = []
+    for batch in range(4):
+        writer.append(batch_of(orders(batch)))
+        gone.append([kind for kind, file in half.items() if not file.exists()])
+    often = ["heartbeats", "batches/00000"]
+    assert gone == [[], often, often, [*often, "data/00000"]]
+    assert alive.exists()

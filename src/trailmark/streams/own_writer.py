@@ -14,6 +14,7 @@ from trailmark.log.names import LARGEST_BATCH
 from trailmark.records import NO_BATCH
 from trailmark.settings import LogSettings, parse_bytes, parse_duration
 from trailmark.streams.description import check_delay, open_stream
+from trailmark.streams.fencing import fenced
 from trailmark.streams.heartbeats import check_writer
 from trailmark.streams.retention import Retention
 from trailmark.streams.times import parse_timestamp
@@ -78,12 +79,15 @@ def stream_writer(
         None if retention_bytes is None else parse_bytes(retention_bytes, "retention_bytes"),
         retention_batches,
     )
-    storage = open_storage(path, settings)
+    plain = open_storage(path, settings)
+    storage = fenced(plain, os.fspath(path))
     if delay_us is not None:
         check_delay(storage, time_column, "time_column")
     meta = open_stream(storage, schema, time_column=time_column, keys=partition_by, buckets=buckets)
 
     def opened() -> StreamWriter:
+        # Anew each time: a process may take part in a lease only after it has opened the stream.
+        storage = fenced(plain, os.fspath(path))
         planned = plan_writing(storage, meta, clock)
         return StreamWriter(storage, meta, settings, kept, clock, planned, delay_us=delay_us)
 

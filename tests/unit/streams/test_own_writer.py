@@ -17,10 +17,13 @@ from tests.support.streams import ORDERS, SECOND, batch_of, orders, plain
 from trailmark.errors import (
     BatchGoesBackward,
     InputDiffers,
+    LeaseLost,
     SchemaChanged,
     SettingError,
     TrailmarkError,
 )
+from trailmark.leases import Holder, Lease, Pass, Term, open_lease
+from trailmark.leases.terms import publish_term
 from trailmark.streams import writer as writer_module
 from trailmark.streams.own_writer import OwnWriter
 
@@ -137,6 +140,30 @@ def test_other_columns_than_the_stream_has_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SchemaChanged):
         tm.stream_writer(tmp_path, ORDERS.append(pa.field("more", pa.int64())), name="eu")
     assert plain(tm.read_table(tmp_path)) == orders(0)
+
+
+def test_in_a_process_that_has_lost_its_lease_it_writes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that was opened before the process took part in it."""
+    before = _open(tmp_path / "stream", delay="1 second")
+    path, storage = open_lease(tmp_path / "lease")
+    lease = Lease(storage, Holder("a", "a", "host", 1), SECOND)
+    assert lease.take()
+    monkeypatch.setenv("TRAILMARK_LEASE", Pass(path, "a", SECOND).to_text())
+    assert before.append(batch_of(orders(0)))
+    within = _open(tmp_path / "stream", "us", delay="1 second")
+    own = lease.own
+    assert own is not None
+    publish_term(storage, Term(own.number + 1, Holder("b", "b", "host", 2)))
+    monkeypatch.setenv("TRAILMARK_LEASE", Pass(path, "a", 2 * SECOND).to_text())  # looks at once
+    kept = sorted((tmp_path / "stream").rglob("*"))
+    for writer in (before, within):
+        with pytest.raises(LeaseLost, match="is held by b"):
+            writer.append(batch_of(orders(1)))
+        with pytest.raises(LeaseLost, match="is held by b"):
+            writer.heartbeat()
+    assert sorted((tmp_path / "stream").rglob("*")) == kept
 
 
 def test_what_killed_processes_have_half_written_goes_in_time(

@@ -336,7 +336,11 @@ class _Terminated:
     def __init__(self) -> None:
         self._is_set = threading.Event()
         self._before: object = None
-        self._is_here = threading.current_thread() is threading.main_thread()
+        # What was not set from Python, by whoever embeds it, could not be put back.
+        self._is_here = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGTERM) is not None
+        )
 
     @property
     def is_set(self) -> bool:

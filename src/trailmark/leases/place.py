@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from datetime import timedelta
 
@@ -12,6 +13,8 @@ from trailmark.log.json_text import dump_guarded, load_guarded, read_text
 from trailmark.log.meta import META_PATH
 from trailmark.log.storage.urls import file_url_path, full_path, is_url, redacted
 from trailmark.settings import Durability, LogSettings, format_duration, parse_duration
+
+_log = logging.getLogger("trailmark")
 
 LEASE_PATH = "lease.json"
 _VERSION = 1
@@ -47,7 +50,15 @@ def open_lease(path: str | os.PathLike[str]) -> tuple[str, Storage]:
             fix="For example lease='/shared/orders.lease' or 's3://bucket/orders.lease'. All that "
             "take part have to reach it.",
         )
-    full = absolute(os.fspath(path))
+    given = os.fspath(path)
+    full = absolute(given)
+    if not (is_url(given) or os.path.isabs(os.path.expanduser(given))):
+        _log.warning(
+            "lease %s: given as %r, which is another lease in any other working directory; give "
+            "the full path",
+            full,
+            given,
+        )
     storage = open_lease_storage(full)
     if not is_lease(storage):
         _check_apart(full, storage)

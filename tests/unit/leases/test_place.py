@@ -17,6 +17,24 @@ def test_a_lease_is_begun_once_and_found_again(tmp_path: Path) -> None:
     assert open_lease(path)[0] == path
 
 
+def test_a_relative_path_is_another_lease_elsewhere_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = []
+    for place in (tmp_path / "here", tmp_path / "there"):
+        place.mkdir()
+        monkeypatch.chdir(place)
+        path, _ = open_lease("shop/lease")
+        found.append(path)
+        (line,) = caplog.messages
+        assert line.startswith(f"lease {path}: given as 'shop/lease', which is another lease")
+        caplog.clear()
+    assert found == [f"{tmp_path}/here/shop/lease", f"{tmp_path}/there/shop/lease"]
+    open_lease(found[0])
+    open_lease(f"file://{found[0]}")
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("below", ["", "/lease", "/deep/er/lease"])
 def test_no_lease_is_among_the_logs_of_an_operator_or_a_stream(tmp_path: Path, below: str) -> None:
     (tmp_path / "logs").mkdir()

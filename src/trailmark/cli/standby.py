@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
     command = _command(options)
     term_us = check_term(options.term)
     grace_s = parse_duration(options.grace, "--grace") / SECOND
-    path, storage = open_lease(options.lease)
     with _told_on_stderr(), _Signals() as signals:
+        path, storage = open_lease(options.lease, term_us)
         while True:
             keeper = Keeper(path, storage, Holder.of_process(options.name), term_us)
             keeper.say_ready("cold: the command has to be started")

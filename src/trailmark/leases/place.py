@@ -41,8 +41,12 @@ def is_lease(storage: Storage) -> bool:
     return storage.exists(LEASE_PATH)
 
 
-def open_lease(path: str | os.PathLike[str]) -> tuple[str, Storage]:
-    """The full path of a lease and its storage; it is begun if nothing is there."""
+def open_lease(path: str | os.PathLike[str], term_us: int | None = None) -> tuple[str, Storage]:
+    """The full path of a lease and its storage; it is begun if nothing is there.
+
+    ``term_us`` is for whoever wants to have it: an answer that takes longer is of no use to them.
+    Without it, others are only looked at.
+    """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise SettingError(
             f"lease must be a directory or URL, got {path!r}.",
@@ -59,7 +63,7 @@ def open_lease(path: str | os.PathLike[str]) -> tuple[str, Storage]:
             full,
             given,
         )
-    storage = open_lease_storage(full)
+    storage = open_lease_storage(full, term_us)
     if not is_lease(storage):
         _check_apart(full, storage)
         storage.publish(LEASE_PATH, [dump_guarded({"version": _VERSION}, "lease")])
@@ -67,9 +71,10 @@ def open_lease(path: str | os.PathLike[str]) -> tuple[str, Storage]:
     return full, storage
 
 
-def open_lease_storage(path: str) -> Storage:
+def open_lease_storage(path: str, patience_us: int | None = None) -> Storage:
     """Not synced: after a power failure of the storage nobody is left who could go by it."""
-    return open_storage(path, LogSettings(durability=Durability.UNSYNCED))
+    settings = LogSettings(durability=Durability.UNSYNCED)
+    return open_storage(path, settings, patience_us=patience_us)
 
 
 def check_version(storage: Storage) -> None:

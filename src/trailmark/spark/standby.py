@@ -109,7 +109,7 @@ def standby(
     _check_arguments(build, rehearse, name)
     term_us = check_term(term)
     patience_s = parse_duration(patience, "patience") / SECOND
-    path, storage = open_lease(lease)
+    path, storage = open_lease(lease, term_us)
     spark = SparkSession.builder.getOrCreate() if session is None else session
     holder = Holder.of_process(name)
     keeper = Keeper(path, storage, holder, term_us)

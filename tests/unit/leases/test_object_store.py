@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.object_store import new_bucket, s3_server, use_s3
+from tests.support.s3_proxy import Fault, proxy_before
 from trailmark.errors import SettingError
 from trailmark.leases import Fenced, Holder, Keeper, Keeping, Lease, Pass, open_lease
 from trailmark.log import open_storage
@@ -56,6 +57,33 @@ def test_of_processes_that_start_at_once_one_has_it_and_hands_over(s3_url: str) 
         while not any(each.is_held for each in others):
             others[0].wait_while(Keeping.WAITING, 0.01)
         assert sum(each.state is Keeping.HELD for each in keepers) == 1
+
+
+def test_one_whose_requests_hang_finds_out_once_others_get_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that is never answered would keep it from looking for minutes."""
+    with ExitStack() as until_the_end:
+        endpoint = until_the_end.enter_context(s3_server())
+        proxy = until_the_end.enter_context(proxy_before(endpoint))
+        use_s3(endpoint, monkeypatch)
+        url = f"{new_bucket()}/lease"
+        keepers = []
+        for name, reached_by in (("a", proxy.endpoint), ("b", endpoint)):
+            use_s3(reached_by, monkeypatch)
+            path, storage = open_lease(url, SECOND)
+            keepers.append(Keeper(path, storage, Holder(name * 32, name, "host", 1), SECOND))
+            until_the_end.callback(keepers[-1].end)
+        a, b = keepers
+        a.start()
+        assert a.wait_while(Keeping.WAITING, 30) is Keeping.HELD
+        b.start()
+        proxy.delay_seconds = 600
+        proxy.begin(lambda number, method: Fault.DELAYED)
+        assert b.wait_while(Keeping.WAITING, 30) is Keeping.HELD
+        assert not a.is_held
+        proxy.begin(None)
+        assert a.wait_while(Keeping.HELD, 30) is Keeping.LOST
 
 
 def test_no_lease_is_among_logs_in_a_bucket(s3_url: str) -> None:

@@ -48,7 +48,7 @@ _OPTIONS = (
 
 #: For errors of the server, throttling and connections that break. Credentials are not renewed
 #: between two attempts, so that they must last for all of them.
-_RETRIES = {
+_RETRIES: dict[str, Any] = {
     "max_retries": 10,
     "retry_timeout": timedelta(minutes=3),
     "backoff": {
@@ -59,16 +59,28 @@ _RETRIES = {
 }
 
 
+#: Between two attempts an impatient client waits for so much of its patience at most.
+_SHORT_PAUSES = 8
+
 _warned: set[str] = set()
 
 
-def connect(url: str, provider: Provider) -> ObjectStore:
-    """The store that a URL and the environment variables of its provider name."""
+def connect(url: str, provider: Provider, patience_us: int | None = None) -> ObjectStore:
+    """The store that a URL and the environment variables of its provider name.
+
+    With ``patience_us`` no request takes longer, and none is repeated after that.
+    """
     api = import_obstore()
     found = {name: os.environ.get(f"{provider.variables}{name.upper()}") for name in _OPTIONS}
-    options = _DEFAULTS | {name: value for name, value in found.items() if value is not None}
+    options: dict[str, Any] = _DEFAULTS | {k: v for k, v in found.items() if v is not None}
+    retries = _RETRIES
+    if patience_us is not None:
+        patience = timedelta(microseconds=patience_us)
+        options["timeout"] = patience
+        pauses = {**_RETRIES["backoff"], "max_backoff": patience / _SHORT_PAUSES}
+        retries = {**_RETRIES, "retry_timeout": patience, "backoff": pauses}
     try:
-        store: ObjectStore = api.store.from_url(url, client_options=options, retry_config=_RETRIES)
+        store: ObjectStore = api.store.from_url(url, client_options=options, retry_config=retries)
     except api.exceptions.BaseError as error:
         raise SettingError(
             f"The object store cannot be used: {first_line(error)}",

@@ -30,14 +30,17 @@ _T = TypeVar("_T")
 _ALIGNMENT = 64
 
 
-def open_object_store(url: str, provider: Provider) -> ObjectStorage:
+def open_object_store(
+    url: str, provider: Provider, patience_us: int | None = None
+) -> ObjectStorage:
     """Storage below a URL of a provider; the usual variables say how to get there.
 
     Of ``s3://`` these are ``AWS_...``: ``AWS_ENDPOINT_URL`` names a store other than Amazon's,
     ``AWS_ALLOW_HTTP=true`` lets it be reached without TLS, ``AWS_TIMEOUT`` says how long one
-    request may take. Of ``gs://`` they are ``GOOGLE_...``, of ``az://`` ``AZURE_...``.
+    request may take if ``patience_us`` does not. Of ``gs://`` they are ``GOOGLE_...``, of ``az://``
+    ``AZURE_...``.
     """
-    return ObjectStorage(connect(url, provider), url, has_tails=provider.has_tails)
+    return ObjectStorage(connect(url, provider, patience_us), url, has_tails=provider.has_tails)
 
 
 class ObjectStorage:

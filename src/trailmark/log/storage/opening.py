@@ -22,10 +22,12 @@ def open_storage(
     settings: LogSettings | None = None,
     *,
     clock: Clock = wall_clock_us,
+    patience_us: int | None = None,
 ) -> Storage:
     """Storage at a plain path, ``file://...``, ``s3://bucket/prefix`` or one of its like.
 
-    Nothing is read or written yet.
+    Nothing is read or written yet. ``patience_us`` is how long a request to a store may take, and
+    be repeated, for whoever has no use for a later answer.
     """
     settings = settings or LogSettings()
     text = os.fspath(url)
@@ -38,4 +40,4 @@ def open_storage(
     # Only who uses one waits for its import.
     from trailmark.log.storage.object_store import open_object_store
 
-    return open_object_store(text, provider)
+    return open_object_store(text, provider, patience_us)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 import pyarrow as pa
 
@@ -12,7 +11,8 @@ from trailmark import units
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.place import find_rows
 from trailmark.cli.rows import plain_rows, row_text
-from trailmark.cli.terminal import Paint
+from trailmark.cli.terminal import show
+from trailmark.drawing import Cell, Line, line
 from trailmark.errors import SettingError
 from trailmark.inspection.read_only import ReadOnly
 from trailmark.streams.replicas.comparing import Comparison, Difference, compare
@@ -43,27 +43,31 @@ def _open(path: str) -> NumberedResults:
 
 
 def _print(found: Comparison, paths: tuple[str, str]) -> None:
-    paint = Paint(sys.stdout)
     most = max(found.results)
+    lines = []
     for path, results in zip(paths, found.results, strict=True):
         behind = f", {most - results:,} behind" if results < most else ""
-        print(f"{path}: {units.some(results, 'result')}{behind}")
+        lines.append(line(f"{path}: {units.some(results, 'result')}{behind}"))
     for bucket in found.apart:
-        print(f"bucket {bucket}: not compared: what one still has, the other has not given yet")
+        gone = "what one still has, the other has not given yet"
+        lines.append(line(f"bucket {bucket}: not compared: {gone}"))
     for difference in found.differences:
-        _print_difference(difference, paths, found.moments)
+        lines += _difference_lines(difference, paths, found.moments)
     if found.are_equal:
-        print(f"{paint('equal', 'good')}: {units.some(found.compared, 'result')}")
+        lines.append(line(Cell("equal", "good"), f": {units.some(found.compared, 'result')}"))
     else:
         differing = units.some(len(found.differences), "bucket")
-        print(f"{paint('different', 'bad')}: {differing}")
+        lines.append(line(Cell("different", "bad"), f": {differing}"))
+    show(lines)
 
 
-def _print_difference(found: Difference, paths: tuple[str, str], moments: frozenset[str]) -> None:
+def _difference_lines(
+    found: Difference, paths: tuple[str, str], moments: frozenset[str]
+) -> list[Line]:
     if found.batches is None or found.rows is None:
-        print(f"bucket {found.bucket} differs before number {found.number}, which is trimmed")
-        return
-    print(f"bucket {found.bucket} differs from number {found.number} on:")
+        return [line(f"bucket {found.bucket} differs before number {found.number}, now trimmed")]
+    lines = [line(f"bucket {found.bucket} differs from number {found.number} on:")]
     for path, batch, row in zip(paths, found.batches, found.rows, strict=True):
         (shown,) = plain_rows(pa.Table.from_batches([row]))
-        print(f"  {path}, batch {batch}: {row_text(shown, moments)}")
+        lines.append(line(f"  {path}, batch {batch}: {row_text(shown, moments)}"))
+    return lines

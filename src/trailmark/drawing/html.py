@@ -22,8 +22,12 @@ _LOOKS: dict[Style, str] = {
     "bad": "color:#d6453d",
 }
 _LINES = "margin:0 0 .6em;white-space:pre-wrap;background:none;font-size:.9em"
-_TABLE = "margin:0 0 .6em;border-collapse:collapse;font-variant-numeric:tabular-nums"
-_CELL = "padding:.15em .7em;background:none"
+_WIDE = "margin:0 0 .6em;overflow-x:auto"
+_TABLE = (
+    "border-collapse:collapse;color:inherit;font-size:.9em;font-variant-numeric:tabular-nums;"
+    "white-space:nowrap"
+)
+_CELL = "padding:.15em .6em;background:none"
 
 
 def html_of(parts: Sequence[Part]) -> str:
@@ -53,7 +57,8 @@ def _table(table: Table) -> str:
     titles = [Cell(title, "bold") for title in table.titles]
     rows = "".join(_row(row, table, "td") for row in table.rows)
     head = _row(titles, table, "th")
-    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    markup = f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    return f'<div style="{_WIDE}">{markup}</div>'
 
 
 def _row(row: Sequence[Cell], table: Table, tag: str) -> str:

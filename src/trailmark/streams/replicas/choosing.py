@@ -113,6 +113,8 @@ class Replicas:
         #: The one that is followed, and the moment and position of another at which it was behind.
         self._followed: str | None = None
         self._behind: tuple[float, Position] | None = None
+        #: The same as it was when it agreed: what is made anew at its path has to agree again.
+        self._agreed: NumberedResults | None = None
 
     # Looking
 
@@ -180,9 +182,9 @@ class Replicas:
         best = sorted(ahead, key=lambda path: (-ahead[path].results, not ahead[path].is_stable))
         followed = self._followed
         if followed in ahead and not self._is_left_behind(ahead[followed], ahead):
-            best.insert(0, followed)
+            best.sort(key=lambda path: path != followed)
         for path in best:
-            if path == followed:
+            if path == followed and self._opened[path] is self._agreed:
                 return path
             if self._agrees(path, position, ahead[path]):
                 self._follow(path, seen)
@@ -218,7 +220,9 @@ class Replicas:
 
     def _follow(self, path: str, seen: Mapping[str, Seen]) -> None:
         left, self._followed = self._followed, path
-        self._behind = None
+        self._agreed, self._behind = self._opened[path], None
+        if left == path:
+            return  # it was opened again
         if left is None:
             _log.info("replicas: follows %s.", path)
         elif left in seen:

@@ -1,0 +1,113 @@
+"""Who follows replicas that are made anew, trimmed, cut off, or others than they should be."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+
+from tests.support.cases import Case
+from tests.support.replicas import Replica, Sliced
+from tests.support.unreachable import Hands, Line
+from trailmark.streams.replicas.choosing import Replicas
+from trailmark.streams.replicas.numbered import Position
+from trailmark.windows.functions import count
+from trailmark.windows.functions import sum as total
+from trailmark.windows.spec import time_window
+
+_SECOND = 1_000_000
+_SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("key", pa.int32()), ("v", pa.int64())])
+_COLUMNS = ["key", "n", "total"]
+
+
+def _sliced(first: int, last: int) -> Sliced:
+    """Rows of so many seconds, two in each, and windows of a second."""
+    rows = [(second * _SECOND + n, n, second + n) for second in range(first, last) for n in (0, 1)]
+    arrays = [pa.array([row[0] for row in rows]).cast(_SCHEMA.field("time").type)]
+    arrays += [pa.array([row[n] for row in rows], _SCHEMA.field(n).type) for n in (1, 2)]
+    case = Case.of(
+        _SCHEMA,
+        by=["key"],
+        window=time_window("time", "1 second"),
+        values={"n": count(), "total": total("v")},
+        batches=[],
+    )
+    table = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    return Sliced(case, "time", table, _SECOND)
+
+
+def _replica(first: int = 0, last: int = 30, seed: int = 0) -> Replica:
+    """A replica that has taken in these seconds, cut into batches otherwise for every seed."""
+    return Replica(_sliced(first, last), 1, random.Random(seed), 0.0).run()
+
+
+def _line(replica: Replica) -> Line:
+    return Line(replica.query.disk)
+
+
+class _Follower:
+    """One who follows replicas, by letters."""
+
+    def __init__(self, *lines: Line) -> None:
+        self.now_us = 0.0
+        self.paths = [chr(ord("a") + place) for place in range(len(lines))]
+        self.replicas = Replicas(
+            {path: line.storage() for path, line in zip(self.paths, lines, strict=True)},
+            hands=Hands(),
+            now_us=lambda: self.now_us,
+            clock=lambda: 0,
+        )
+
+    def choose(self, position: Position) -> str | None:
+        return self.replicas.choose(position, self.replicas.look())
+
+    def before_all(self) -> Position:
+        found = self.replicas.before_all()
+        assert found is not None
+        return found
+
+    def half(self, path: str) -> Position:
+        """About half of what a replica has given."""
+        seen = self.replicas.look()[path]
+        return self.replicas.admitted(path, self.before_all(), seen, seen.results // 2)
+
+    def rows(self, start: Position, end: Position, first: str) -> list[dict[str, object]]:
+        return [
+            row
+            for path, pieces in self.replicas.plan(start, end, first).items()
+            for piece in pieces
+            for rows in self.replicas.read(path, piece, _COLUMNS)
+            for row in rows.to_pylist()
+        ]
+
+
+def _nothing() -> Line:
+    """Where no replica has begun."""
+    return Line(type(_replica(0, 1).query.disk)())
+
+
+def test_one_that_was_made_anew_over_other_rows_is_not_followed_any_more() -> None:
+    line = _line(_replica(0, 20))
+    follower = _Follower(line, _nothing())
+    start = follower.before_all()
+    assert follower.choose(start) == "a"
+    position = follower.replicas.look()["a"].given
+    # The streams have been trimmed since: it begins later, and soon has given as many results.
+    line.disk = _replica(5, 60).query.disk
+    for _ in range(3):
+        assert follower.choose(position) is None
+
+
+def test_one_that_was_made_anew_over_the_same_rows_is_followed_again() -> None:
+    line = _line(_replica(0, 20))
+    follower = _Follower(line, _nothing())
+    start = follower.before_all()
+    assert follower.choose(start) == "a"
+    position = follower.replicas.look()["a"].given
+    line.disk = _replica(0, 40, seed=1).query.disk
+    found = [follower.choose(position) for _ in range(2)]
+    assert found[-1] == "a"
+    end = follower.replicas.look()["a"].given
+    assert len(follower.rows(position, end, "a")) == sum(each.rows for each in end) - sum(
+        each.rows for each in position
+    )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pyarrow as pa
+import pytest
 
 from tests.support.cases import Case
 from tests.support.replicas import Replica, Sliced
 from tests.support.unreachable import Hands, Line
+from trailmark.errors import StorageError
 from trailmark.streams.replicas.choosing import Replicas
-from trailmark.streams.replicas.numbered import Position
+from trailmark.streams.replicas.numbered import Piece, Position
 from trailmark.windows.functions import count
 from trailmark.windows.functions import sum as total
 from trailmark.windows.spec import time_window
@@ -72,9 +75,12 @@ class _Follower:
         return self.replicas.admitted(path, self.before_all(), seen, seen.results // 2)
 
     def rows(self, start: Position, end: Position, first: str) -> list[dict[str, object]]:
+        ((path, pieces),) = self.replicas.plan(start, end, first).items()
+        return self.read(path, pieces)
+
+    def read(self, path: str, pieces: Sequence[Piece]) -> list[dict[str, object]]:
         return [
             row
-            for path, pieces in self.replicas.plan(start, end, first).items()
             for piece in pieces
             for rows in self.replicas.read(path, piece, _COLUMNS)
             for row in rows.to_pylist()
@@ -111,3 +117,38 @@ def test_one_that_was_made_anew_over_the_same_rows_is_followed_again() -> None:
     assert len(follower.rows(position, end, "a")) == sum(each.rows for each in end) - sum(
         each.rows for each in position
     )
+
+
+def test_what_was_planned_is_not_read_from_one_that_has_given_others() -> None:
+    line, other = _line(_replica(0, 20)), _line(_replica(5, 60))
+    follower = _Follower(line, other)
+    start = follower.before_all()
+    end = follower.replicas.look()["a"].given
+    ((path, pieces),) = follower.replicas.plan(start, end, "a").items()
+    assert path == "a"
+    line.cut()
+    with pytest.raises(StorageError, match="No replica has the results"):
+        follower.read(path, pieces)
+
+
+def test_what_was_planned_is_not_read_from_what_was_made_anew_in_its_place() -> None:
+    line = _line(_replica(0, 20, seed=2))
+    follower = _Follower(line)
+    start = follower.before_all()
+    end = follower.replicas.look()["a"].given
+    ((path, pieces),) = follower.replicas.plan(start, end, "a").items()
+    line.disk = _replica(5, 60, seed=2).query.disk
+    task = _Follower(line)  # it opens what it reads itself
+    with pytest.raises(StorageError):
+        task.read(path, pieces)
+
+
+def test_what_is_planned_from_one_is_read_from_another() -> None:
+    line, other = _line(_replica(0, 20)), _line(_replica(0, 30, seed=3))
+    follower = _Follower(line, other)
+    start, end = follower.before_all(), follower.half("a")
+    expected = follower.rows(start, end, "a")
+    planned = follower.replicas.plan(start, end, "a")["a"]
+    line.cut()
+    task = _Follower(line, other)
+    assert task.read("a", planned) == expected

@@ -332,7 +332,10 @@ class Replicas:
             raise MissingSegment("Nobody has begun to write this replica.", where=path)
         pieces = [piece]
         if not is_planned:
-            pieces = replica.pieces(piece.bucket, piece.first, piece.end, replica.there())
+            there = replica.there()
+            if replica.given(piece.bucket, piece.end, there) != piece.given:
+                raise _differs(path, piece.bucket, piece.end)
+            pieces = replica.pieces(piece.bucket, piece.first, piece.end, there)
         for each in pieces:
             yield from replica.read(each, columns)
 

@@ -40,12 +40,20 @@ class NotThereYet(MissingSegment):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Results of a bucket that a batch has: those from one number to before another."""
+    """Results of a bucket that a batch has: those from one number to before another.
+
+    ``given`` is what the bucket has given with the last of them.
+    """
 
     bucket: int
     batch: int
     first: int
-    end: int
+    given: Fingerprint
+
+    @property
+    def end(self) -> int:
+        """The number of the next result."""
+        return self.given.rows
 
     @property
     def rows(self) -> int:
@@ -133,9 +141,12 @@ class NumberedResults:
         self._batch_of(bucket, last, there)
         batch = self._batch_of(bucket, first, there)
         while first < last:
-            until = min(last, self._footer(bucket, batch)[1].rows)
+            _, given = self._footer(bucket, batch)
+            if given.rows > last:
+                given = self.given(bucket, last, there)
+            until = given.rows
             if until > first:
-                found.append(Piece(bucket, batch, first, until))
+                found.append(Piece(bucket, batch, first, given))
             first, batch = until, batch + 1
         return found
 
@@ -163,9 +174,11 @@ class NumberedResults:
 
     def _first_of(self, piece: Piece, segment: Segment) -> int:
         """The number of the first result of a segment, which has to have those of a piece: logs
-        that were truncated have others by now."""
+        that were truncated, or made anew, have others by now."""
         first, after = _numbers(segment.footer, segment.origin)
-        if not first <= piece.first <= piece.end <= after.rows:
+        if first <= piece.first and after.rows > piece.end:
+            after = given_before(after, self._results_of(segment).slice(piece.end - first))
+        if first > piece.first or after != piece.given:
             raise NotThereYet(
                 f"Results {piece.first} to {piece.end - 1} of bucket {piece.bucket} are not in "
                 f"batch {piece.batch} any more.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,11 @@ from tests.support.cases import Case
 from tests.support.replicas import Replica, Sliced
 from tests.support.unreachable import Hands, Line
 from trailmark.errors import StorageError
+from trailmark.records import Stream
+from trailmark.status.logs import OperatorFiles
 from trailmark.streams.replicas.choosing import Replicas
-from trailmark.streams.replicas.numbered import Piece, Position
+from trailmark.streams.replicas.numbered import NumberedResults, Piece, Position
+from trailmark.testing.disk import SimulatedDisk
 from trailmark.windows.functions import count
 from trailmark.windows.functions import sum as total
 from trailmark.windows.spec import time_window
@@ -87,9 +91,29 @@ class _Follower:
         ]
 
 
+class _Trimmed(Line):
+    """Before a certain call, what is before a batch is trimmed."""
+
+    def __init__(self, disk: SimulatedDisk, before: int) -> None:
+        super().__init__(disk)
+        self._before = before
+        self.calls_before = 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        carried_out = super().__getattr__(name)
+
+        def beside(*given: Any) -> Any:
+            self.calls_before -= 1
+            if self.calls_before == 0:
+                OperatorFiles(self.disk.storage()).log(Stream.OUTPUT, 0).trim(self._before)
+            return carried_out(*given)
+
+        return beside
+
+
 def _nothing() -> Line:
     """Where no replica has begun."""
-    return Line(type(_replica(0, 1).query.disk)())
+    return Line(SimulatedDisk())
 
 
 def test_one_that_was_made_anew_over_other_rows_is_not_followed_any_more() -> None:
@@ -152,3 +176,23 @@ def test_what_is_planned_from_one_is_read_from_another() -> None:
     line.cut()
     task = _Follower(line, other)
     assert task.read("a", planned) == expected
+
+
+def test_trimming_beside_planning_takes_nothing_away_that_is_needed() -> None:
+    """At any call of the storage."""
+    replica = _replica(0, 60, seed=5)
+    numbered = NumberedResults(replica.query.disk.storage(), "a")
+    there = numbered.there()
+    middle = (there.start + there.stop) // 2
+    position, end = (numbered.position(batch, there) for batch in (middle, there.stop))
+    calls, was_trimmed = 0, True
+    while was_trimmed:
+        calls += 1
+        line = _Trimmed(replica.query.disk.copy(), numbered.needs(position, there))
+        follower = _Follower(line)
+        seen = follower.replicas.look()
+        line.calls_before = calls
+        assert follower.replicas.choose(position, seen) == "a"
+        assert len(follower.rows(position, end, "a")) == end[0].rows - position[0].rows
+        was_trimmed = line.calls_before <= 0
+    assert calls > 1

@@ -191,7 +191,11 @@ class NumberedResults:
         if batch <= self.meta.first_batch:
             return NOTHING_GIVEN
         if batch > there.start:
-            return self._footer(bucket, batch - 1)[1]
+            try:
+                return self._footer(bucket, batch - 1)[1]
+            except MissingSegment:
+                if not self._is_trimmed(bucket, batch - 1):
+                    raise
         if batch < there.stop:
             return given_before(self._footer(bucket, batch)[1], self._logged(bucket, batch))
         raise MissingSegment(
@@ -215,8 +219,22 @@ class NumberedResults:
 
     def _first_with_more(self, bucket: int, number: int, there: range) -> int:
         """The first batch at whose end there are more results than so many; the next if none."""
-        place = bisect_right(there, number, key=lambda batch: self._footer(bucket, batch)[1].rows)
+        place = bisect_right(there, number, key=lambda batch: self._reached(bucket, batch))
         return there.start + place
+
+    def _reached(self, bucket: int, batch: int) -> int:
+        """How many results there were at the end of a batch; none if it was trimmed meanwhile, as
+        the ones before it were then."""
+        try:
+            return self._footer(bucket, batch)[1].rows
+        except MissingSegment:
+            if not self._is_trimmed(bucket, batch):
+                raise
+            return -1
+
+    def _is_trimmed(self, bucket: int, batch: int) -> bool:
+        """Whether the log begins behind a batch by now."""
+        return batch < self._logs[bucket].start()
 
     def _footer(self, bucket: int, batch: int) -> tuple[int, Fingerprint]:
         """The number of the first result of a batch, and what has been given with its last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -176,6 +177,16 @@ def test_what_is_planned_from_one_is_read_from_another() -> None:
     line.cut()
     task = _Follower(line, other)
     assert task.read("a", planned) == expected
+
+
+def test_one_that_differs_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    follower = _Follower(_line(_replica(0, 20)), _line(_replica(5, 60)))
+    position = follower.replicas.look()["a"].given
+    with caplog.at_level(logging.WARNING, "trailmark"):
+        for _ in range(5):
+            follower.now_us += 3 * _SECOND
+            assert follower.choose(position) is None
+    assert caplog.text.count("cannot be followed") == 1
 
 
 def test_trimming_beside_planning_takes_nothing_away_that_is_needed() -> None:

@@ -108,7 +108,9 @@ class Replicas:
         self._now_us = now_us
         self._asking = Asking(hands or InThreads(), _PATIENCE_US, now_us, clock, _TellOfReplicas())
         self._opened: dict[str, NumberedResults] = {}
+        #: What was told of those that cannot be read, and of those that cannot be followed.
         self._broken: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
         self._acknowledged: dict[str, tuple[Position, bool]] = {}
         #: The one that is followed, and the moment and position of another at which it was behind.
         self._followed: str | None = None
@@ -151,7 +153,7 @@ class Replicas:
         except Unreachable:
             raise
         except BROKEN as error:
-            self._tell_of_broken(path, error)
+            self._tell_of_broken(path, error, self._broken)
             return None
         self._broken.pop(path, None)
         return seen
@@ -166,11 +168,11 @@ class Replicas:
         self._opened[path] = found
         return found
 
-    def _tell_of_broken(self, path: str, error: TrailmarkError) -> None:
+    def _tell_of_broken(self, path: str, error: TrailmarkError, told: dict[str, str]) -> None:
         self._opened.pop(path, None)  # it may be made anew
         text = f"{error.what} ({error.where})"
-        if self._broken.get(path) != text:
-            self._broken[path] = text
+        if told.get(path) != text:
+            told[path] = text
             _log.warning("replicas: %s cannot be followed: %s", path, text)
 
     # Choosing
@@ -214,8 +216,9 @@ class Replicas:
         except Unreachable:
             return False  # the next look finds that out, too
         except BROKEN as error:
-            self._tell_of_broken(path, error)
+            self._tell_of_broken(path, error, self._refused)
             return False
+        self._refused.pop(path, None)
         return True
 
     def _follow(self, path: str, seen: Mapping[str, Seen]) -> None:
@@ -291,7 +294,7 @@ class Replicas:
             try:
                 return {path: self._pieces(path, start, end, seen[path].there)}
             except BROKEN as error:
-                self._tell_of_broken(path, error)
+                self._tell_of_broken(path, error, self._refused)
                 problems.append(error)
         raise self._unreadable(problems)
 
@@ -384,7 +387,7 @@ class Replicas:
         except Unreachable:
             raise
         except BROKEN as error:
-            self._tell_of_broken(path, error)
+            self._tell_of_broken(path, error, self._refused)
 
 
 class _TellOfReplicas:

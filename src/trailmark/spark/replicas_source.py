@@ -134,19 +134,18 @@ class ReplicasStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailabl
             return start
         replicas, limits = self._source.replicas(), self._options.limits
         self._acknowledge(position)
-        seen = replicas.look()
-        path = replicas.choose(position, seen)
-        if path is None:
-            return start
-        end = seen[path].given
-        if self._target is not None:
-            end = earlier(end, self._target)
         most = limits.rows
         if limits.bytes is not None:
             rows = max(1, limits.bytes // replicas.row_bytes)
             most = rows if most is None else min(most, rows)
-        if most is not None and not limits.are_lifted_by(limit):
-            end = earlier(end, replicas.admitted(path, position, seen[path], most))
+        if limits.are_lifted_by(limit):
+            most = None
+        found = replicas.next(position, replicas.look(), most)
+        if found is None:
+            return start
+        path, end = found
+        if self._target is not None:
+            end = earlier(end, self._target)
         return start if end == position else _offset(end, path)
 
     def getDefaultReadLimit(self) -> Any:

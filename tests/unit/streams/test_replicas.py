@@ -189,6 +189,24 @@ def test_one_that_differs_is_told_of_once(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.text.count("cannot be followed") == 1
 
 
+def test_one_with_a_damaged_batch_is_left_where_batches_are_limited() -> None:
+    damaged, whole = _replica(0, 30, seed=1), _replica(0, 25, seed=4)
+    numbered = NumberedResults(damaged.query.disk.storage(), "a")
+    there = numbered.there()
+    start = numbered.position(there.start, there)
+    # A batch that nobody meets who looks for the place of the start by halving.
+    batch = numbered.needs(start, there) + 4
+    path, disk = damaged.query.logs().output(0).reader.segment_path(batch), damaged.query.disk
+    disk.truncate(path, len(disk.content(path)) // 2)
+    follower = _Follower(_line(damaged), _line(whole))
+    assert follower.choose(start) == "a"
+    found = follower.replicas.next(start, follower.replicas.look(), most_rows=30)
+    assert found is not None
+    path, end = found
+    assert path == "b"
+    assert follower.rows(start, end, path)
+
+
 def test_trimming_beside_planning_takes_nothing_away_that_is_needed() -> None:
     """At any call of the storage."""
     replica = _replica(0, 60, seed=5)

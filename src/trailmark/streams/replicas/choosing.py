@@ -269,6 +269,22 @@ class Replicas:
         there = seen[path].there
         return Whole(path, self._opened[path].position(there.start, there), seen[path].given)
 
+    def next(
+        self, position: Position, seen: dict[str, Seen], most_rows: int | None
+    ) -> tuple[str, Position] | None:
+        """The replica that is read next, and up to which position: as far as it has come, or as
+        `admitted` says. None if none has anything new."""
+        while (path := self.choose(position, seen)) is not None:
+            given = seen[path].given
+            if most_rows is None:
+                return path, given
+            try:
+                return path, earlier(given, self.admitted(path, position, seen[path], most_rows))
+            except BROKEN as error:
+                self._tell_of_broken(path, error, self._refused)
+                del seen[path]
+        return None
+
     def admitted(self, path: str, start: Position, seen: Seen, most_rows: int) -> Position:
         """As far as batches of a replica go with so many results at most, but one batch at least
         that has any."""

@@ -13,7 +13,7 @@ import pytest
 from tests.support.cases import Case
 from tests.support.replicas import Replica, Sliced
 from tests.support.unreachable import Hands, Line
-from trailmark.errors import StorageError
+from trailmark.errors import DataLoss, StorageError
 from trailmark.records import Stream
 from trailmark.status.logs import OperatorFiles
 from trailmark.streams.replicas.choosing import Replicas
@@ -205,6 +205,28 @@ def test_one_with_a_damaged_batch_is_left_where_batches_are_limited() -> None:
     path, end = found
     assert path == "b"
     assert follower.rows(start, end, path)
+
+
+def test_who_has_nothing_left_to_go_on_with_is_told() -> None:
+    one, other = _replica(0, 30, seed=1), _replica(0, 30, seed=4)
+    for each in (one, other):
+        log = each.query.logs().output(0)
+        log.trim(log.newest() - 3)
+    follower = _Follower(_line(one), _line(other))
+    start = follower.before_all()
+    with pytest.raises(DataLoss, match="was trimmed"):
+        follower.choose(start)
+
+
+def test_who_waits_for_one_that_is_behind_is_told_nothing() -> None:
+    one, other = _replica(0, 30, seed=1), _replica(0, 10, seed=4)
+    numbered = NumberedResults(other.query.disk.storage(), "b")
+    there = numbered.there()
+    position = numbered.position(there.stop, there)
+    log = one.query.logs().output(0)
+    log.trim(log.newest() - 3)
+    follower = _Follower(_line(one), _line(other))
+    assert follower.choose(position) is None
 
 
 def test_trimming_beside_planning_takes_nothing_away_that_is_needed() -> None:

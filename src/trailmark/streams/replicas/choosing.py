@@ -179,18 +179,24 @@ class Replicas:
 
     def choose(self, position: Position, seen: Mapping[str, Seen]) -> str | None:
         """The replica to read from for whoever stands at a position; None if none has anything
-        new."""
+        new. Raises if all of them have come further, and none can be read from there."""
         ahead = {path: each for path, each in seen.items() if _is_ahead(each.given, position)}
         best = sorted(ahead, key=lambda path: (-ahead[path].results, not ahead[path].is_stable))
         followed = self._followed
         if followed in ahead and not self._is_left_behind(ahead[followed], ahead):
             best.sort(key=lambda path: path != followed)
+        refused: list[TrailmarkError] = []
         for path in best:
             if path == followed and self._opened[path] is self._agreed:
                 return path
-            if self._agrees(path, position, ahead[path]):
+            trouble = self._trouble(path, position, ahead[path])
+            if trouble is None:
                 self._follow(path, seen)
                 return path
+            if not isinstance(trouble, Unreachable):
+                refused.append(trouble)
+        if len(refused) == len(self._storages):
+            raise self._unreadable(refused)  # none of them will ever have what comes next
         return None
 
     def _is_left_behind(self, followed: Seen, ahead: Mapping[str, Seen]) -> bool:
@@ -206,20 +212,21 @@ class Replicas:
             self._behind = (self._now_us(), furthest.given)
         return self._now_us() - self._behind[0] >= _BEHIND_US
 
-    def _agrees(self, path: str, position: Position, seen: Seen) -> bool:
-        """Whether a replica has given the same results up to a position."""
+    def _trouble(self, path: str, position: Position, seen: Seen) -> TrailmarkError | None:
+        """Why nobody who stands at a position can go on with a replica; None if it has given the
+        same results up to there, and still has the next ones."""
         replica = self._opened[path]
         try:
             for bucket, given in enumerate(position):
                 if replica.given(bucket, given.rows, seen.there) != given:
                     raise _differs(path, bucket, given.rows)
-        except Unreachable:
-            return False  # the next look finds that out, too
+        except Unreachable as error:
+            return error  # the next look finds that out, too
         except BROKEN as error:
             self._tell_of_broken(path, error, self._refused)
-            return False
+            return error
         self._refused.pop(path, None)
-        return True
+        return None
 
     def _follow(self, path: str, seen: Mapping[str, Seen]) -> None:
         left, self._followed = self._followed, path

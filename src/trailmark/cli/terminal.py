@@ -20,7 +20,6 @@ from trailmark.units import printable
 if TYPE_CHECKING:
     import rich.live
     import rich.progress
-    import rich.table
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 

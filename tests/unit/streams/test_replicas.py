@@ -14,8 +14,8 @@ from tests.support.cases import Case
 from tests.support.replicas import Replica, Sliced
 from tests.support.unreachable import Hands, Line
 from trailmark.errors import DataLoss, StorageError
+from trailmark.inspection.logs import OperatorFiles
 from trailmark.records import Stream
-from trailmark.status.logs import OperatorFiles
 from trailmark.streams.replicas.choosing import Replicas
 from trailmark.streams.replicas.numbered import NumberedResults, Piece, Position
 from trailmark.testing.disk import SimulatedDisk

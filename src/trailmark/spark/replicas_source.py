@@ -9,7 +9,7 @@ is repeated may be read from another one. Which one is followed, and when it is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_
 from trailmark.spark.storages import open_to_write
 from trailmark.streams.replicas.choosing import (
     Replicas,
+    Seen,
     earlier,
     position_from_json,
     position_to_json,
@@ -111,7 +112,8 @@ class ReplicasStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: ReplicasOptions, schema: StructType) -> None:
         self._options = options
         self._source = _Source(options, schema)
-        self._target: Position | None = None
+        #: Of each replica, what it had when the query was told to end with that.
+        self._targets: dict[str, Seen] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         if self._source.any_of_them() is None:
@@ -140,12 +142,10 @@ class ReplicasStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailabl
             most = rows if most is None else min(most, rows)
         if limits.are_lifted_by(limit):
             most = None
-        found = replicas.next(position, replicas.look(), most)
+        found = replicas.next(position, self._look(), most)
         if found is None:
             return start
         path, end = found
-        if self._target is not None:
-            end = earlier(end, self._target)
         return start if end == position else _offset(end, path)
 
     def getDefaultReadLimit(self) -> Any:
@@ -156,7 +156,7 @@ class ReplicasStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailabl
         return None if end is None else _offset(end, "")
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._source.replicas().end()
+        self._targets = self._source.replicas().look()
 
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
@@ -178,6 +178,17 @@ class ReplicasStreamReader(spark.DataSourceStreamReader, SupportsTriggerAvailabl
 
     def stop(self) -> None:
         """Nothing is held."""
+
+    def _look(self) -> dict[str, Seen]:
+        """What replicas have, or had when the query was told to end with that: each for itself, as
+        one that has given others says nothing about the rest."""
+        seen, targets = self._source.replicas().look(), self._targets
+        if targets is None:
+            return seen
+        return {
+            path: replace(each, given=earlier(each.given, targets.setdefault(path, each).given))
+            for path, each in seen.items()
+        }
 
     def _position(self, offset: dict[str, Any]) -> Position | None:
         """Where the query stands; None where it began before all replicas, and still is."""

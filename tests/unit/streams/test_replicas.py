@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from tests.support.cases import Case
-from tests.support.replicas import Replica, Sliced
+from tests.support.replicas import Replica
+from tests.support.replicas_of_seconds import COLUMNS, SECOND, replica_of_seconds
 from tests.support.unreachable import Hands, Line
 from trailmark.errors import DataLoss, StorageError
 from trailmark.inspection.logs import OperatorFiles
@@ -19,34 +17,6 @@ from trailmark.records import Stream
 from trailmark.streams.replicas.choosing import Replicas
 from trailmark.streams.replicas.numbered import NumberedResults, Piece, Position
 from trailmark.testing.disk import SimulatedDisk
-from trailmark.windows.functions import count
-from trailmark.windows.functions import sum as total
-from trailmark.windows.spec import time_window
-
-_SECOND = 1_000_000
-_SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("key", pa.int32()), ("v", pa.int64())])
-_COLUMNS = ["key", "n", "total"]
-
-
-def _sliced(first: int, last: int) -> Sliced:
-    """Rows of so many seconds, two in each, and windows of a second."""
-    rows = [(second * _SECOND + n, n, second + n) for second in range(first, last) for n in (0, 1)]
-    arrays = [pa.array([row[0] for row in rows]).cast(_SCHEMA.field("time").type)]
-    arrays += [pa.array([row[n] for row in rows], _SCHEMA.field(n).type) for n in (1, 2)]
-    case = Case.of(
-        _SCHEMA,
-        by=["key"],
-        window=time_window("time", "1 second"),
-        values={"n": count(), "total": total("v")},
-        batches=[],
-    )
-    table = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-    return Sliced(case, "time", table, _SECOND)
-
-
-def _replica(first: int = 0, last: int = 30, seed: int = 0) -> Replica:
-    """A replica that has taken in these seconds, cut into batches otherwise for every seed."""
-    return Replica(_sliced(first, last), 1, random.Random(seed), 0.0).run()
 
 
 def _line(replica: Replica) -> Line:
@@ -87,7 +57,7 @@ class _Follower:
         return [
             row
             for piece in pieces
-            for rows in self.replicas.read(path, piece, _COLUMNS)
+            for rows in self.replicas.read(path, piece, COLUMNS)
             for row in rows.to_pylist()
         ]
 
@@ -118,24 +88,24 @@ def _nothing() -> Line:
 
 
 def test_one_that_was_made_anew_over_other_rows_is_not_followed_any_more() -> None:
-    line = _line(_replica(0, 20))
+    line = _line(replica_of_seconds(0, 20))
     follower = _Follower(line, _nothing())
     start = follower.before_all()
     assert follower.choose(start) == "a"
     position = follower.replicas.look()["a"].given
     # The streams have been trimmed since: it begins later, and soon has given as many results.
-    line.disk = _replica(5, 60).query.disk
+    line.disk = replica_of_seconds(5, 60).query.disk
     for _ in range(3):
         assert follower.choose(position) is None
 
 
 def test_one_that_was_made_anew_over_the_same_rows_is_followed_again() -> None:
-    line = _line(_replica(0, 20))
+    line = _line(replica_of_seconds(0, 20))
     follower = _Follower(line, _nothing())
     start = follower.before_all()
     assert follower.choose(start) == "a"
     position = follower.replicas.look()["a"].given
-    line.disk = _replica(0, 40, seed=1).query.disk
+    line.disk = replica_of_seconds(0, 40, seed=1).query.disk
     found = [follower.choose(position) for _ in range(2)]
     assert found[-1] == "a"
     end = follower.replicas.look()["a"].given
@@ -145,7 +115,7 @@ def test_one_that_was_made_anew_over_the_same_rows_is_followed_again() -> None:
 
 
 def test_what_was_planned_is_not_read_from_one_that_has_given_others() -> None:
-    line, other = _line(_replica(0, 20)), _line(_replica(5, 60))
+    line, other = _line(replica_of_seconds(0, 20)), _line(replica_of_seconds(5, 60))
     follower = _Follower(line, other)
     start = follower.before_all()
     end = follower.replicas.look()["a"].given
@@ -157,19 +127,19 @@ def test_what_was_planned_is_not_read_from_one_that_has_given_others() -> None:
 
 
 def test_what_was_planned_is_not_read_from_what_was_made_anew_in_its_place() -> None:
-    line = _line(_replica(0, 20, seed=2))
+    line = _line(replica_of_seconds(0, 20, seed=2))
     follower = _Follower(line)
     start = follower.before_all()
     end = follower.replicas.look()["a"].given
     ((path, pieces),) = follower.replicas.plan(start, end, "a").items()
-    line.disk = _replica(5, 60, seed=2).query.disk
+    line.disk = replica_of_seconds(5, 60, seed=2).query.disk
     task = _Follower(line)  # it opens what it reads itself
     with pytest.raises(StorageError):
         task.read(path, pieces)
 
 
 def test_what_is_planned_from_one_is_read_from_another() -> None:
-    line, other = _line(_replica(0, 20)), _line(_replica(0, 30, seed=3))
+    line, other = _line(replica_of_seconds(0, 20)), _line(replica_of_seconds(0, 30, seed=3))
     follower = _Follower(line, other)
     start, end = follower.before_all(), follower.half("a")
     expected = follower.rows(start, end, "a")
@@ -180,17 +150,17 @@ def test_what_is_planned_from_one_is_read_from_another() -> None:
 
 
 def test_one_that_differs_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    follower = _Follower(_line(_replica(0, 20)), _line(_replica(5, 60)))
+    follower = _Follower(_line(replica_of_seconds(0, 20)), _line(replica_of_seconds(5, 60)))
     position = follower.replicas.look()["a"].given
     with caplog.at_level(logging.WARNING, "trailmark"):
         for _ in range(5):
-            follower.now_us += 3 * _SECOND
+            follower.now_us += 3 * SECOND
             assert follower.choose(position) is None
     assert caplog.text.count("cannot be followed") == 1
 
 
 def test_one_with_a_damaged_batch_is_left_where_batches_are_limited() -> None:
-    damaged, whole = _replica(0, 30, seed=1), _replica(0, 25, seed=4)
+    damaged, whole = replica_of_seconds(0, 30, seed=1), replica_of_seconds(0, 25, seed=4)
     numbered = NumberedResults(damaged.query.disk.storage(), "a")
     there = numbered.there()
     start = numbered.position(there.start, there)
@@ -208,7 +178,7 @@ def test_one_with_a_damaged_batch_is_left_where_batches_are_limited() -> None:
 
 
 def test_who_has_nothing_left_to_go_on_with_is_told() -> None:
-    one, other = _replica(0, 30, seed=1), _replica(0, 30, seed=4)
+    one, other = replica_of_seconds(0, 30, seed=1), replica_of_seconds(0, 30, seed=4)
     for each in (one, other):
         log = each.query.logs().output(0)
         log.trim(log.newest() - 3)
@@ -219,7 +189,7 @@ def test_who_has_nothing_left_to_go_on_with_is_told() -> None:
 
 
 def test_who_waits_for_one_that_is_behind_is_told_nothing() -> None:
-    one, other = _replica(0, 30, seed=1), _replica(0, 10, seed=4)
+    one, other = replica_of_seconds(0, 30, seed=1), replica_of_seconds(0, 10, seed=4)
     numbered = NumberedResults(other.query.disk.storage(), "b")
     there = numbered.there()
     position = numbered.position(there.stop, there)
@@ -231,7 +201,7 @@ def test_who_waits_for_one_that_is_behind_is_told_nothing() -> None:
 
 def test_trimming_beside_planning_takes_nothing_away_that_is_needed() -> None:
     """At any call of the storage."""
-    replica = _replica(0, 60, seed=5)
+    replica = replica_of_seconds(0, 60, seed=5)
     numbered = NumberedResults(replica.query.disk.storage(), "a")
     there = numbered.there()
     middle = (there.start + there.stop) // 2

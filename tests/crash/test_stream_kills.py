@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.cluster import Cluster
+from tests.support.network import loopback_hosts
 from tests.support.plain import plain_rows
 from tests.support.seeds import seeds
 from tests.support.spark_orders import sink_files
@@ -20,7 +22,6 @@ from tests.support.spark_runs import (
     EAGER_SPECULATION,
     SMALL_EXECUTORS,
     Application,
-    Cluster,
     all_processes,
     caught,
     executor_of,
@@ -127,7 +128,7 @@ def test_a_twin_of_a_task_and_a_killed_executor_leave_no_trace_in_the_stream(
     )
     conf = {**SMALL_EXECUTORS, **EAGER_SPECULATION}
     with (
-        Cluster(tmp_path / "cluster", ["127.0.0.1", "127.0.0.2"]) as cluster,
+        Cluster(tmp_path / "cluster", loopback_hosts(2)) as cluster,
         Application.of_steps(tmp_path / "app", [step], master=cluster.url, conf=conf) as running,
     ):
         running.wait_for_batch(step, 0)

@@ -38,8 +38,8 @@ _DOWN_S, _PATIENCE_S = 5.0, 60.0
 
 @pytest.fixture
 def link(monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
-    with s3_behind_a_link() as found:
-        use_s3(found.endpoint, monkeypatch)
+    with s3_behind_a_link() as (found, endpoint):
+        use_s3(endpoint, monkeypatch)
         yield found
 
 

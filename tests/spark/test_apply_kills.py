@@ -7,6 +7,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from tests.support.cluster import Cluster
+from tests.support.network import loopback_hosts
 from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
@@ -19,7 +21,6 @@ from tests.support.spark_runs import (
     EAGER_SPECULATION,
     SMALL_EXECUTORS,
     Application,
-    Cluster,
     caught,
     executor_of,
     hold_a_worker,
@@ -58,7 +59,7 @@ def test_an_executor_is_killed_and_a_task_has_a_twin(tmp_path: Path) -> None:
     query = make_query(tmp_path, orders, "chain", slow_s=0.02)
     conf = {**SMALL_EXECUTORS, **EAGER_SPECULATION}
     with (
-        Cluster(tmp_path / "cluster", ["127.0.0.1", "127.0.0.2"]) as cluster,
+        Cluster(tmp_path / "cluster", loopback_hosts(2)) as cluster,
         Application(tmp_path / "app", [query], master=cluster.url, conf=conf) as application,
     ):
         application.wait_for_batch(query, 4)

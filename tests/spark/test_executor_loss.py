@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.cluster import Cluster
+from tests.support.network import loopback_hosts
 from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
@@ -16,7 +18,6 @@ from tests.support.spark_runs import (
     EAGER_SPECULATION,
     SMALL_EXECUTORS,
     Application,
-    Cluster,
     caught,
     executor_of,
     hold_a_worker,
@@ -76,7 +77,7 @@ def test_a_task_and_its_speculative_twin_give_one_result(tmp_path: Path) -> None
     query = make_query(tmp_path, orders, "count", slow_s=0.02)
     conf = {**SMALL_EXECUTORS, **EAGER_SPECULATION}
     with (
-        Cluster(tmp_path / "cluster", ["127.0.0.1", "127.0.0.2"]) as cluster,
+        Cluster(tmp_path / "cluster", loopback_hosts(2)) as cluster,
         Application(tmp_path / "app", [query], master=cluster.url, conf=conf) as application,
     ):
         held_in = []

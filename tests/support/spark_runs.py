@@ -70,7 +70,7 @@ def wait_until(what: str, is_so: Callable[[], bool], patience_s: float = PATIENC
         time.sleep(0.01)
 
 
-def _kill(processes: Sequence[Process]) -> None:
+def kill_all(processes: Sequence[Process]) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ class Application:
             self._process = subprocess.Popen(
                 [*wrapper, sys.executable, "-m", module, str(path)],
                 cwd=_REPOSITORY,
-                env=_environment(),
+                env=environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -248,7 +248,7 @@ class Application:
         assert self.is_running, f"it ended before it was killed\n{self.story()}"
         others = self.processes() if with_workers else []
         os.killpg(self._process.pid, signal.SIGKILL)
-        _kill(others)
+        kill_all(others)
         assert self._process.wait(PATIENCE_S) == -signal.SIGKILL
         self._drain()
 
@@ -258,18 +258,18 @@ class Application:
 
     def kill(self, pid: int) -> None:
         """kill -9 of one of its processes, and wait until it is gone."""
-        _kill([process for process in self.processes() if process.pid == pid])
+        kill_all([process for process in self.processes() if process.pid == pid])
         self.wait_until("it is gone", lambda: pid not in {p.pid for p in self.processes()})
 
     def kill_if_there(self, pid: int) -> bool:
         """kill -9 of one of its processes; False if it has ended by itself meanwhile."""
         found = [process for process in self.processes() if process.pid == pid]
-        _kill(found)
+        kill_all(found)
         return bool(found)
 
     def close(self) -> None:
         """Ends what is left of it."""
-        _kill(self.processes())
+        kill_all(self.processes())
         self._process.wait(PATIENCE_S)
         self._drain()
 
@@ -312,7 +312,8 @@ class Round:
         return self.application.outcomes()[self.number]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """For processes of Spark."""
     # Executors start elsewhere and need the tests, too; the rest of the path may say which
     # Trailmark is tested.
     path = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -320,81 +321,11 @@ def _environment() -> dict[str, str]:
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(path),
+        # Scripts of Spark look for it in directories that PySpark does not have.
+        "SPARK_SCALA_VERSION": "2.13",
         "SPARK_HOME": spark_home(),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-
-
-class Cluster:
-    """A standalone cluster with one worker per address.
-
-    Spark starts the twin of a task on another host only, and all executors of ``local-cluster`` are
-    on the same one. Here, every loopback address is a host.
-    """
-
-    def __init__(self, directory: Path, hosts: Sequence[str]) -> None:
-        self._directory = directory
-        directory.mkdir(parents=True)
-        self._processes: list[subprocess.Popen[bytes]] = []
-        try:
-            anywhere = ["--port", "0", "--webui-port", "0"]
-            self._start("master", "master.Master", "--host", "127.0.0.1", *anywhere)
-            self.url = self._wait_for("master", "Starting Spark master at ")
-            for number, host in enumerate(hosts):
-                name = f"worker-{number}"
-                work = str(directory / name)
-                size = ["--cores", "1", "--memory", "1g", "--work-dir", work]
-                self._start(name, "worker.Worker", "--host", host, *anywhere, *size, self.url)
-                self._wait_for(name, "Successfully registered with master ")
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, name: str, role: str, *arguments: str) -> None:
-        environment = {
-            **_environment(),
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "SPARK_DAEMON_MEMORY": "256m",
-        }
-        del environment["SPARK_LOCAL_IP"]  # every worker has its own
-        command = Path(environment["SPARK_HOME"], "bin", "spark-class")
-        with open(self._log(name), "wb") as log:
-            process = subprocess.Popen(
-                [str(command), f"org.apache.spark.deploy.{role}", *arguments],
-                cwd=self._directory,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._processes.append(process)
-
-    def _log(self, name: str) -> Path:
-        return self._directory / f"{name}.log"
-
-    def _wait_for(self, name: str, words: str) -> str:
-        """What follows the words in the log."""
-
-        def is_there() -> bool:
-            assert self._processes[-1].poll() is None, self._log(name).read_text()
-            return words in self._log(name).read_text()
-
-        wait_until(f"{words!r} of {name}", is_there)
-        return self._log(name).read_text().partition(words)[2].split()[0]
-
-    def close(self) -> None:
-        """Ends the cluster and the executors that its workers have started."""
-        sessions = {process.pid for process in self._processes}
-        _kill([process for process in all_processes() if process.session in sessions])
-        for started in self._processes:
-            started.wait(PATIENCE_S)
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # Traps (see `tests.support.traps`)

@@ -14,8 +14,9 @@ from tests.support.spark_feed import Feed, Query
 from trailmark.engine.commits import newest_mark
 from trailmark.log import LocalStorage
 
-#: Logs are as long as they get after some 125 of them; half are run before they are measured.
-_BATCHES = 300
+#: Logs are as long as they get after some 125 batches. They are measured then, and once more after
+#: so many that anything left of each would show.
+_UNTIL_FULL, _MORE = 140, 60
 _ROWS = 60
 
 
@@ -49,13 +50,13 @@ def test_disk_does_not_grow_with_the_number_of_batches(spark: SparkSession, tmp_
     )
     sizes = []
     try:
-        for _ in range(2):
-            for _ in range(_BATCHES // 2):
+        for batches in (_UNTIL_FULL, _MORE):
+            for _ in range(batches):
                 item, price = (rng.integers(0, 80, _ROWS, dtype=np.int32) for _ in range(2))
                 feed.add(pa.table({"item": item, "price": price}))
             query.run(averages)
             sizes.append((_size(path), _size(cache)))
-        _wait_for_mark(path, _BATCHES - 1)
+        _wait_for_mark(path, _UNTIL_FULL + _MORE - 1)
     finally:
         spark.streams.removeListener(listener)
     (files_before, bytes_before), cache_before = sizes[0]
@@ -68,4 +69,4 @@ def test_disk_does_not_grow_with_the_number_of_batches(spark: SparkSession, tmp_
     assert cache_after[0] == cache_before[0]
     assert cache_after[1] < cache_before[1] + 1000, "tokens have a few digits more"
     in_results = sum(n * times for (_, _, n), times in query.rows(spark).items())
-    assert in_results >= _BATCHES * _ROWS - 80 * 9, "all but those of open windows"
+    assert in_results >= (_UNTIL_FULL + _MORE) * _ROWS - 80 * 9, "all but those of open windows"

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from tests.support.pairing_kind import known_pairings
 from tests.support.spark_java import LIGHT_CHECKPOINT, spark_home, submit_arguments
 
+_TESTS = Path(__file__).parent
+
 
 def pytest_configure() -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()
@@ -30,16 +32,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     What several tests share is made once, not once in every process. A session of Spark is the
     exception: its tests are half of the time of all, so each process has one, and takes the next
-    module when it is through with one. The longest tests go first, so that no process is still busy
-    with one when the others have nothing left to do.
+    module when it is through with one. What takes longest goes first, so that no process is still
+    busy with it when the others have nothing left to do.
     """
     for item in items:
         name = _shared_by(item)
         if name is not None:
             item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: ("spark" not in _fixtures(item), _turn(_part(item))))
+    items.sort(key=_turn)
 
 
+#: Modules, or tests of them, that take a minute or more, the longest first.
+_LONG = (
+    "spark/test_driver_kills.py",
+    "spark/test_long_run.py",
+    "spark/test_apply_kills.py",
+    "e2e/test_scripts.py",
+    "e2e/test_readme.py",
+    "e2e/test_demo.py",
+    "crash/test_stream_kills.py",
+    "crash/test_union_kills.py",
+    "crash/test_standby_processes.py",
+)
 #: Fixtures that take seconds to make.
 _SHARED = ("application", "retrying", "sanitized", "browser", "released")
 _LONGEST_FIRST = ("spark", "e2e", "property", "crash", "unit")
@@ -57,13 +71,19 @@ def _fixtures(item: pytest.Item) -> Sequence[str]:
     return getattr(item, "fixturenames", ())
 
 
-def _turn(part: str) -> int:
-    return (*_LONGEST_FIRST, part).index(part)
+def _turn(item: pytest.Item) -> tuple[int, bool, int]:
+    module = item.path.relative_to(_TESTS).as_posix()
+    part = _part(item)
+    return (
+        (*_LONG, module).index(module),
+        "spark" not in _fixtures(item),
+        (*_LONGEST_FIRST, part).index(part),
+    )
 
 
 def _part(item: pytest.Item) -> str:
     """The directory of ``tests`` that it is in."""
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+    return item.path.relative_to(_TESTS).parts[0]
 
 
 @pytest.fixture

@@ -200,6 +200,7 @@ def test_what_cannot_be_the_same_everywhere_is_refused(spark: SparkSession, tmp_
         {each: streams.root / each for each in NAMES}, time="time", path=tmp_path / "union"
     )
     source = spark.readStream.format("trailmark").load(str(streams.root / NAMES[0]))
+    items = spark.createDataFrame([(1, "one")], "item int, name string")
     cases: list[tuple[str, Callable[[], DataFrame]]] = [
         ("numbered must be True", lambda: _counts(rows, tmp_path / "x", numbered=1)),
         (
@@ -208,6 +209,9 @@ def test_what_cannot_be_the_same_everywhere_is_refused(spark: SparkSession, tmp_
         ),
         ("loss", lambda: _counts(rows, tmp_path / "x", loss="bounded", recover_within="1 second")),
         ("tm.union", lambda: _counts(source, tmp_path / "x")),
+        # Rows with one time would come from several tasks, in whatever order these end.
+        ("in its order", lambda: _counts(rows.repartition(3), tmp_path / "x")),
+        ("in its order", lambda: _counts(rows.join(items, "item"), tmp_path / "x")),
         ("order_by", lambda: _counts(rows, tmp_path / "x", window=tm.count_window(3))),
         ("kept in the logs", lambda: _applied(rows, checkpoint=None)),
         ("no event time", lambda: _applied(rows, path=tmp_path / "x")),

@@ -30,12 +30,12 @@ def boundary_of(df: DataFrame, port: Port) -> str | None:
     return None if union is None else union.paths[0]
 
 
-def union_of(df: DataFrame, time: str) -> Source | None:
-    """The union whose rows a DataFrame has one by one, with their times in this column; None if
-    there is none."""
+def union_of(df: DataFrame, time: str, *, in_order: bool = False) -> Source | None:
+    """The union whose rows a DataFrame has one by one, with their times in this column, and with
+    ``in_order`` in the order of the union; None if there is none."""
     if not df.isStreaming or time not in df.columns:
         return None
     path = df.schema[time].metadata.get(_KEY)
-    source = source_row_by_row(df, _KEY) if isinstance(path, str) else None
+    source = source_row_by_row(df, _KEY, in_order=in_order) if isinstance(path, str) else None
     is_union = source is not None and (source.format, source.paths) == (UnionSource.name(), (path,))
     return source if is_union else None

@@ -44,6 +44,8 @@ _ROW_BY_ROW = frozenset(
         "View",
     }
 )
+#: Those of them that may change the order of rows.
+_REARRANGING = frozenset({"Join", "Repartition", "RepartitionByExpression"})
 
 #: Told of a batch: the id of its query, that of the run, and its number.
 OnBatch = Callable[[UUID, UUID, int], None]
@@ -128,19 +130,20 @@ def only_source(df: DataFrame) -> Source | None:
         return None
 
 
-def source_row_by_row(df: DataFrame, note: str) -> Source | None:
-    """What a streaming DataFrame reads and passes on at once, a row at a time; None if it does more
-    than that, or if that is not known.
+def source_row_by_row(df: DataFrame, note: str, *, in_order: bool = False) -> Source | None:
+    """What a streaming DataFrame reads and passes on at once, a row at a time, with ``in_order``
+    also in the order in which it is read; None if it does more than that, or if that is not known.
 
     Nor may a table that it is joined with have columns with a ``note`` in their metadata: in the
     result nobody could tell whose it is.
     """
+    nodes = _ROW_BY_ROW - _REARRANGING if in_order else _ROW_BY_ROW
     try:
         plan = df._jdf.queryExecution().analyzed()
         while not plan.children().isEmpty():
             below = _listed(plan.children())
             streaming = [each for each in below if each.isStreaming()]
-            if plan.nodeName() not in _ROW_BY_ROW or len(streaming) != 1:
+            if plan.nodeName() not in nodes or len(streaming) != 1:
                 return None
             (plan,) = streaming
             others = [each for each in below if not each.isStreaming()]

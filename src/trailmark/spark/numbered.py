@@ -35,11 +35,11 @@ def numbered(df: DataFrame, operator: Any) -> AnyOperator:
             fix="Use timers and times to live in event time, or leave numbered out.",
         )
     time = _time_of(operator)
-    union = union_of(df, time)
+    union = union_of(df, time, in_order=True)
     if union is None:
         raise SettingError(
             f"Its input does not come from a tm.union with times in column {time!r}, or not row by "
-            "row: rows would be taken in an order that no other replica has.",
+            "row and in its order: rows would be taken in an order that no other replica has.",
             where=_ARGUMENT,
             fix="Put the operator right behind a tm.union of Trailmark streams, with filters and "
             "columns in between at most. An operator behind an operator goes into a query of its "

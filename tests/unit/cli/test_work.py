@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,6 +14,14 @@ from tests.unit.cli.conftest import Run
 from trailmark.cli.work import Work
 from trailmark.log import LocalStorage
 from trailmark.log.storage import Part
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_as_in_a_command() -> Iterator[None]:
+    """PySpark, which other tests of the process have started, sets Ctrl-C to something else."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _press_ctrl_c() -> None:

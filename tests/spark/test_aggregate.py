@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 import trailmark as tm
 from tests.support.spark_feed import (
@@ -24,6 +25,7 @@ from tests.support.spark_feed import (
     rows_of,
     table_rows,
 )
+from trailmark.spark import operate, placement
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import TimeWindow, Window
 
@@ -121,6 +123,28 @@ _CASES: dict[str, tuple[list[str], Window, dict[str, AnyFunction]]] = {
 
 @pytest.mark.parametrize("name", _CASES)
 def test_results_are_those_of_the_oracle(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    _compare_with_oracle(spark, tmp_path, name)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+@pytest.mark.parametrize("name", ["day and tiny", "text", "time"])
+def test_results_are_the_same_where_buckets_have_places(
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    is_cached: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where Spark was told to forget all that is cached, and the places with it."""
+    monkeypatch.setattr(operate, "has_several_hosts", lambda session: True)
+    if not is_cached:
+        monkeypatch.setattr(ClassicDataFrame, "persist", lambda df: df)
+        monkeypatch.setattr(placement, "_anchors", {})
+        spark.catalog.clearCache()
+    _compare_with_oracle(spark, tmp_path, name)
+
+
+def _compare_with_oracle(spark: SparkSession, tmp_path: Path, name: str) -> None:
     by, window, values = _CASES[name]
     feed = Feed(spark, tmp_path / "in", _SCHEMA)
     tables = _tables(1)

@@ -18,6 +18,7 @@ from tests.support.spark_feed import Feed, Query
 from tests.support.spark_streams import add, follow, query
 from trailmark.errors import SettingError
 from trailmark.records import Stream
+from trailmark.spark import operate
 
 _GIVEN: dict[str, Any] = {
     "by": "item",
@@ -101,7 +102,11 @@ def test_logs_are_found_from_a_new_session_and_a_new_dataframe(feed: Feed, tmp_p
     assert "ordered by price" in _lines(again)[0]
 
 
-def test_a_chain_has_each_operator_with_its_own_policy(feed: Feed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_several_hosts", [False, True])
+def test_a_chain_has_each_operator_with_its_own_policy(
+    feed: Feed, tmp_path: Path, has_several_hosts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operate, "has_several_hosts", lambda session: has_several_hosts)
     timed = tm.time_window("time", "10 seconds")
     first = tm.aggregate(
         feed.stream(), path=tmp_path / "first", **{**_GIVEN, "window": timed, "buckets": 3}

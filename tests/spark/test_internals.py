@@ -18,15 +18,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
 from tests.support.spark_feed import Feed, Query
+from tests.support.spark_runs import wait_until
 from tests.support.spark_streams import add, follow
 from trailmark.errors import SettingError
 from trailmark.spark.internals import (
+    CachedPartitions,
     PlanNode,
     Source,
     as_streaming,
     checkpoint_of,
     driver_directory,
     read_plan,
+    slots_of_executors,
     stream_sources,
     tell_briefly,
     wait_for_events,
@@ -289,3 +292,21 @@ def test_a_spark_whose_planner_is_another_is_refused_by_name(spark: SparkSession
         as_streaming(spark.range(3))  # no literals
     assert spark.version in refused.value.what
     assert refused.value.fix.startswith("Use a newer Trailmark")
+
+
+def test_partitions_that_are_cached_are_found_and_dropped(spark: SparkSession) -> None:
+    """``CacheManager`` and ``BlockManagerMaster``. Without them, no bucket of a cluster moves to an
+    executor that comes."""
+    assert slots_of_executors(spark) == {"driver": 2}
+    cached = spark.range(8).repartition(3, "id").persist()
+    assert CachedPartitions.of(cached) is None, "nobody has asked for it"
+    cached.count()
+    found = CachedPartitions.of(cached)
+    assert found is not None
+    assert found.by_executor() == {"driver": [0, 1, 2]}
+    found.drop(1)
+    wait_until("it is gone", lambda: found.by_executor() == {"driver": [0, 2]}, 10)
+    assert cached.count() == 8
+    assert found.by_executor() == {"driver": [0, 1, 2]}, "who needs it makes it again"
+    cached.unpersist(blocking=True)
+    assert CachedPartitions.of(cached) is None

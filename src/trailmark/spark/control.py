@@ -70,8 +70,13 @@ def control_rows(
 
 def named(column: str) -> Column:
     """A column by its exact name, dots and all."""
+    return F.col(quoted(column))
+
+
+def quoted(column: str) -> str:
+    """The name of a column as Spark wants it where a name may also be a path."""
     escaped = column.replace("`", "``")
-    return F.col(f"`{escaped}`")
+    return f"`{escaped}`"
 
 
 def plainly_named(rows: DataFrame) -> DataFrame:
@@ -97,7 +102,7 @@ def _keys(
     """
     made = ", ".join(f"({number})" for number in numbers)
     columns = [
-        (_as_key(key.dataType) if place == column else F.lit(None))
+        (as_key(key.dataType) if place == column else F.lit(None))
         .cast(key.dataType)
         .alias(key.name)
         for place, key in enumerate(keys)
@@ -105,8 +110,9 @@ def _keys(
     return session.sql(f"SELECT * FROM VALUES {made} AS made(number)").select(*columns)
 
 
-def _as_key(kind: spark.DataType) -> Column:
-    """The number as a key of this type; `received.control_value` is its counterpart."""
+def as_key(kind: spark.DataType) -> Column:
+    """The column ``number`` as a key that can be cast to this type; `received.control_value` is its
+    counterpart."""
     if isinstance(kind, spark.BooleanType):
         return F.expr("number = 1")
     if isinstance(kind, spark.DateType):

@@ -98,7 +98,9 @@ def _steps(node: PlanNode) -> list[Step]:
 def _operator_in(node: PlanNode) -> tuple[PlanNote | None, tuple[PlanNode, ...]]:
     """The note of an operator if the node is one, and where its rows come from."""
     if node.name == _FUNCTION and len(node.children) == 1:
-        united = node.children[0].children
+        (below,) = node.children
+        # On several hosts, an anchor is joined to what the operator reads.
+        united = below.children[0].children if below.name == "Join" else below.children
         notes = [PlanNote.from_metadata(branch.metadata) for branch in united]
         for note in notes:
             if note is not None:

@@ -26,6 +26,8 @@ from trailmark.values import dataclass
 #: that is not.
 _GONE = (Py4JError, AttributeError, ImportError, OSError, TypeError)
 
+_SCHEDULER = "org.apache.spark.scheduler.DAGScheduler"
+
 #: What Spark calls a relation of files.
 _FILES = "HadoopFsRelation"
 
@@ -362,6 +364,80 @@ def _metadata(column: Any) -> Mapping[str, Any]:
     found = json.loads(column.metadata().json())
     assert isinstance(found, dict)
     return found
+
+
+def executor_ids(session: SparkSession) -> str | None:
+    """The executors that a session has now, as one text; None if this Spark does not tell."""
+    try:
+        return str(session.sparkContext._jsc.sc().getExecutorIds().mkString(" "))
+    except _GONE:
+        return None
+
+
+def slots_of_executors(session: SparkSession) -> dict[str, int]:
+    """How many tasks each executor runs at a time; empty if this Spark does not tell."""
+    try:
+        context: Any = session.sparkContext._jsc.sc()
+        cores_of_task = int(context.conf().get("spark.task.cpus", "1"))
+        found = _listed(context.statusStore().executorList(True))
+        slots = {str(each.id()): each.totalCores() // cores_of_task for each in found}
+    except _GONE:
+        return {}
+    # The driver is listed as an executor that runs none.
+    return {executor: count for executor, count in slots.items() if count > 0}
+
+
+class CachedPartitions:
+    """The partitions of a cached DataFrame, and the executors that have them.
+
+    The ``BlockManagerMaster`` knows. The way to it that Spark itself takes is not open: py4j looks
+    at all methods of a class that it meets, and ``SparkEnv`` has one with types of a library that
+    PySpark comes without.
+    """
+
+    def __init__(self, session: SparkSession, rdd: Any) -> None:
+        jvm: Any = session.sparkContext._jvm
+        scheduler = session.sparkContext._jsc.sc().dagScheduler()
+        field = jvm.java.lang.Class.forName(_SCHEDULER).getDeclaredField("blockManagerMaster")
+        field.setAccessible(True)
+        self._master = field.get(scheduler)
+        self._block = jvm.org.apache.spark.storage.RDDBlockId
+        self._rdd = rdd.id()
+        self._count = rdd.getNumPartitions()
+
+    @classmethod
+    def of(cls, df: DataFrame) -> CachedPartitions | None:
+        """None if they have not been cached yet, or if this Spark does not tell."""
+        session: Any = df.sparkSession
+        try:
+            manager = session._jsparkSession.sharedState().cacheManager()
+            found = manager.lookupCachedData(df._jdf)
+            if found.isEmpty():
+                return None
+            built = found.get().cachedRepresentation().cacheBuilder()
+            if not built.isCachedColumnBuffersLoaded():
+                return None
+            return cls(session, built.cachedColumnBuffers())
+        except _GONE:
+            return None
+
+    def by_executor(self) -> dict[str, list[int]]:
+        """The numbers of partitions that executors have; those that none has are left out."""
+        held: dict[str, list[int]] = {}
+        try:
+            for number in range(self._count):
+                for where in _listed(self._master.getLocations(self._block(self._rdd, number))):
+                    held.setdefault(where.executorId(), []).append(number)
+        except _GONE:
+            return {}
+        return held
+
+    def drop(self, number: int) -> None:
+        """Has a partition removed from wherever it is cached; who needs it makes it again."""
+        try:
+            self._master.removeBlock(self._block(self._rdd, number))
+        except _GONE:
+            return
 
 
 def is_running(spark: SparkSession) -> bool:

@@ -2,6 +2,7 @@
 
     needed columns + control rows + ticks -> repartition(buckets, keys) -> mapInArrow(task)
 
+On several hosts the partitions are tied to those that have the states (see `placement`).
 Nothing here knows what the operator computes: `tm.aggregate` and its like say that in an
 `Operation`, and this module does the rest.
 """
@@ -35,6 +36,7 @@ from trailmark.spark.internals import driver_directory
 from trailmark.spark.marked_by import MarkedBy
 from trailmark.spark.marks import is_marked, marked_field, marks_of
 from trailmark.spark.numbered import numbered
+from trailmark.spark.placement import anchored, has_several_hosts
 from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
@@ -253,7 +255,11 @@ def _shuffled(frames: Sequence[DataFrame], plan: Plan, keys: list[spark.StructFi
     rows = needed.union(control_rows(needed, keys, plan.control, note))
     if plan.ticks:
         rows = rows.union(no_rows_but_ticks(needed, plan.path))
-    return plainly_named(rows.repartition(plan.buckets, *(named(key.name) for key in keys)))
+    rows = rows.repartition(plan.buckets, *(named(key.name) for key in keys))
+    # A single partition would be shuffled again before a join, unless Spark knows it to be small.
+    if plan.buckets > 1 and rows.isStreaming and has_several_hosts(rows.sparkSession):
+        rows = anchored(rows, keys, plan.control, may_move=plan.policy is not None)
+    return plainly_named(rows)
 
 
 def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:

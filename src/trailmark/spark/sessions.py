@@ -6,6 +6,8 @@ its jobs, and waits for them. What they answer in Python runs in that thread, to
 threads unless it is told otherwise). So a local property that is set there goes with all tasks of
 the query, as the number of its batch does. Where it does not arrive, nothing is written down.
 
+**Where there are several hosts**, buckets are spread over executors that come (see `placement`).
+
 **A query that Trailmark has stopped says why on one line** of the logger ``trailmark``. Spark's own
 message has it somewhere in its middle.
 """
@@ -37,6 +39,7 @@ from trailmark.spark.internals import (
     tell_briefly,
     wait_for_events,
 )
+from trailmark.spark.placement import Spreading, has_several_hosts
 
 _log = logging.getLogger("trailmark")
 
@@ -57,7 +60,8 @@ def attend_queries(spark: SparkSession) -> None:
     """Attends to the queries that a session starts from now on; once is enough."""
     if spark not in _sessions:
         _sessions.add(spark)
-        add_listener(spark, _Attendant(spark), on_batch=None)
+        on_batch = Spreading(spark) if has_several_hosts(spark) else None
+        add_listener(spark, _Attendant(spark), on_batch)
 
 
 def add_listener(

@@ -133,6 +133,10 @@ bench-standby: java ## From kill -9 to the next result, with a standby and witho
 	$(SPARK) $(BIN)/python -m bench.standby
 	$(SPARK) $(BIN)/python -m bench.replicas
 
+.PHONY: bench-cluster
+bench-cluster: java ## Warm states and cost of a batch on a cluster of namespaces; exit code 1 if any is short
+	$(SPARK) $(BIN)/python -m bench.cluster
+
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams

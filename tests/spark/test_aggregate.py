@@ -134,6 +134,7 @@ def test_results_are_the_same_where_buckets_have_places(
     name: str,
     is_cached: bool,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Also where Spark was told to forget all that is cached, and the places with it."""
     monkeypatch.setattr(operate, "has_several_hosts", lambda session: True)
@@ -142,6 +143,8 @@ def test_results_are_the_same_where_buckets_have_places(
         monkeypatch.setattr(placement, "_anchors", {})
         spark.catalog.clearCache()
     _compare_with_oracle(spark, tmp_path, name)
+    if not is_cached:  # nor was anything said yet
+        assert caplog.text.count("Set spark.shuffle.reduceLocality.enabled=false") == 1
 
 
 def _compare_with_oracle(spark: SparkSession, tmp_path: Path, name: str) -> None:

@@ -22,7 +22,6 @@ from trailmark.errors import (
     DataLoss,
     MissingSegment,
     OtherQuery,
-    SettingError,
     StorageError,
     TrailmarkError,
     UnknownFormat,
@@ -37,7 +36,7 @@ from trailmark.log import (
     wall_clock_us,
 )
 from trailmark.log.json_text import text_of, whole
-from trailmark.log.meta import META_PATH, operator_differences
+from trailmark.log.meta import META_PATH
 from trailmark.log.readers import acknowledge, register
 from trailmark.records import Fingerprint, Stream
 from trailmark.streams.asking import Asking, Hands, InThreads, Unreached
@@ -46,6 +45,7 @@ from trailmark.streams.replicas.numbered import (
     NumberedResults,
     Piece,
     Position,
+    check_alike,
 )
 from trailmark.values import dataclass
 
@@ -140,7 +140,7 @@ class Replicas:
                 self._asking.insists = False
         opened = list(self._opened.values())  # who answers late may add to them meanwhile
         for one, other in pairwise(opened):
-            _check_alike(one, other)
+            check_alike(one, other)
         return {path: seen for path, seen in answers.items() if seen is not None}
 
     def _look(self, path: str) -> Seen | None:
@@ -459,14 +459,3 @@ def _differs(path: str, bucket: int, number: int) -> OtherQuery:
         fix="trailmark compare says where they first differ. Make this one anew: with an empty "
         "path and checkpoint.",
     )
-
-
-def _check_alike(one: NumberedResults, other: NumberedResults) -> None:
-    found = list(operator_differences(one.meta, other.meta))
-    if found:
-        raise SettingError(
-            f"{one.path} and {other.path} are no replicas of one another:\n    "
-            + "\n    ".join(found),
-            where="replicas",
-            fix="Give paths of operators that are defined alike.",
-        )

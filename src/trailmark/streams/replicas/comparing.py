@@ -13,9 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.errors import SettingError
-from trailmark.log.meta import operator_differences
-from trailmark.streams.replicas.numbered import NumberedResults, Position
+from trailmark.streams.replicas.numbered import NumberedResults, Position, check_alike
 from trailmark.values import dataclass
 
 
@@ -76,13 +74,7 @@ class Comparison:
 
 def compare(one: NumberedResults, other: NumberedResults) -> Comparison:
     """Compares what both have given."""
-    found = list(operator_differences(one.meta, other.meta))
-    if found:
-        raise SettingError(
-            f"{one.path} and {other.path} are no replicas of one another:\n    "
-            + "\n    ".join(found),
-            fix="Give paths of operators that are defined alike.",
-        )
+    check_alike(one, other)
     there = one.there(), other.there()
     given = one.position(there[0].stop, there[0]), other.position(there[1].stop, there[1])
     differences, apart, compared = [], [], 0

@@ -19,6 +19,7 @@ from trailmark.errors import MissingSegment, SettingError
 from trailmark.inspection.logs import OperatorFiles
 from trailmark.kernel.columns import contiguous
 from trailmark.log import Footer, OperatorMeta, Origin, Segment, Storage
+from trailmark.log.meta import operator_differences
 from trailmark.operators.kinds import form_of
 from trailmark.operators.slices import is_in_slices
 from trailmark.records import Fingerprint, FrameKind, Stream
@@ -265,6 +266,18 @@ def _numbers(footer: Footer, origin: Origin) -> tuple[int, Fingerprint]:
     if after is None:
         raise origin.mismatch(0, f"{RESULTS_GIVEN!r} is missing")
     return after.rows - footer.rows.get(FrameKind.RESULTS, 0), after
+
+
+def check_alike(one: NumberedResults, other: NumberedResults) -> None:
+    """Refuses replicas of different operators."""
+    found = list(operator_differences(one.meta, other.meta))
+    if found:
+        raise SettingError(
+            f"{one.path} and {other.path} are no replicas of one another:\n    "
+            + "\n    ".join(found),
+            where="replicas",
+            fix="Give paths of operators that are defined alike.",
+        )
 
 
 def _check_numbered(meta: OperatorMeta, path: str) -> None:

@@ -86,6 +86,7 @@ class NumberedResults:
         self._logs = [self._files.log(Stream.OUTPUT, bucket) for bucket in self._files.buckets]
         self._committed = CommittedBatches(self._files)
         self._known: dict[tuple[int, int], tuple[int, Fingerprint]] = {}
+        self._end = 0
 
     @property
     def meta(self) -> OperatorMeta:
@@ -106,7 +107,11 @@ class NumberedResults:
         """The batches that are there and committed: what comes first may be trimmed, and more may
         come, while they are read."""
         oldest = max([self.meta.first_batch, *(log.start() for log in self._logs)])
-        return range(oldest, max(oldest, self._committed.end()))
+        end = max(oldest, self._committed.end())
+        if end < self._end:
+            self._known.clear()  # truncated: batches of these numbers will be others
+        self._end = end
+        return range(oldest, end)
 
     def is_stable(self, there: range) -> bool:
         """Whether nothing is tentative at the end of the last batch."""

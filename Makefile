@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL := $(wildcard src/trailmark/kernel/*.c src/trailmark/kernel/*.h)
 SOAK_SECONDS ?= 600
+SOAK_CASES ?= 5000
 FUZZ_SECONDS ?= 3600
 # One more than cores: tests on Spark wait a lot.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2> /dev/null || echo auto)
@@ -76,6 +77,11 @@ soak: setup ## Random crash cases of every operator and meetings for SOAK_SECOND
 .PHONY: soak-s3
 soak-s3: setup ## Random faults of an object store for SOAK_SECONDS (SOAK_SEED to repeat one)
 	$(BIN)/python -m tests.soak_s3 --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+.PHONY: soak-answers
+soak-answers: setup ## SOAK_CASES random cases of answers in time and of replicas (SOAK_SEED to repeat)
+	TRAILMARK_SEED=$(or $(SOAK_SEED),$(shell date +%s)) TRAILMARK_CASES=$(SOAK_CASES) $(BIN)/pytest --numprocesses $(WORKERS) -x \
+		tests/property/test_union_answers.py tests/property/test_tentative.py tests/property/test_next_query.py tests/property/test_replicas.py
 
 .PHONY: soak-standby
 soak-standby: java $(VENV)/spark/classes.jsa ## Kill, stop and wake drivers with tm.standby for SOAK_SECONDS (SOAK_SEED to repeat)

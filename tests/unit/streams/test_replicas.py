@@ -217,3 +217,31 @@ def test_trimming_beside_planning_takes_nothing_away_that_is_needed() -> None:
         assert len(follower.rows(position, end, "a")) == end[0].rows - position[0].rows
         was_trimmed = line.calls_before <= 0
     assert calls > 1
+
+
+def _damage_oldest(replica: Replica) -> None:
+    log, disk = replica.query.logs().output(0), replica.query.disk
+    log.trim(log.newest() - 3)
+    path = log.reader.segment_path(log.start())
+    disk.flip(path, len(disk.content(path)) // 2, 0)
+
+
+def test_one_whose_oldest_batch_is_damaged_does_not_keep_another_from_being_read() -> None:
+    damaged, whole = replica_of_seconds(0, 30, seed=1), replica_of_seconds(0, 25, seed=4)
+    _damage_oldest(damaged)
+    follower = _Follower(_line(damaged), _line(whole))
+    assert follower.replicas.beginning() == follower.before_all()
+    found = follower.replicas.whole()
+    assert found is not None
+    assert found.path == "b"
+    assert len(follower.rows(found.start, found.end, found.path)) == found.end[0].rows
+
+
+def test_where_all_are_damaged_there_is_an_error_and_not_nothing() -> None:
+    both = [replica_of_seconds(0, 30, seed=seed) for seed in (1, 4)]
+    for each in both:
+        _damage_oldest(each)
+    follower = _Follower(*map(_line, both))
+    for ask in (follower.replicas.beginning, follower.replicas.whole):
+        with pytest.raises(StorageError, match="No replica has the results"):
+            ask()

@@ -245,10 +245,24 @@ class Replicas:
     def beginning(self) -> Position | None:
         """The first results that are there; None as long as there are none."""
         found: Position | None = None
-        for path, seen in self.look().items():
-            oldest = self._opened[path].position(seen.there.start, seen.there)
+        for oldest in self._beginnings(self.look()).values():
             if found is None or _is_ahead(found, oldest):
                 found = oldest
+        return found
+
+    def _beginnings(self, seen: Mapping[str, Seen]) -> dict[str, Position]:
+        """Where those begin of which that can be read. Raises if there are some, and all of them
+        are broken."""
+        found: dict[str, Position] = {}
+        problems: list[TrailmarkError] = []
+        for path, each in seen.items():
+            try:
+                found[path] = self._opened[path].beginning(each.there)
+            except BROKEN as error:
+                self._tell_of_broken(path, error, self._broken)
+                problems.append(error)
+        if problems and not found:
+            raise self._unreadable(problems)
         return found
 
     @property
@@ -270,11 +284,11 @@ class Replicas:
     def whole(self) -> Whole | None:
         """What the furthest of them has; None as long as there is nothing."""
         seen = self.look()
-        if not seen:
+        beginnings = self._beginnings(seen)
+        if not beginnings:
             return None
-        path = max(seen, key=lambda each: seen[each].results)
-        there = seen[path].there
-        return Whole(path, self._opened[path].position(there.start, there), seen[path].given)
+        path = max(beginnings, key=lambda each: seen[each].results)
+        return Whole(path, beginnings[path], seen[path].given)
 
     def next(
         self, position: Position, seen: dict[str, Seen], most_rows: int | None

@@ -125,6 +125,17 @@ class NumberedResults:
         """What had been given before a batch: one of those that are there, or the next."""
         return tuple(self._before(bucket, batch, there) for bucket in self._files.buckets)
 
+    def beginning(self, there: range) -> Position:
+        """What had been given before the first batch that is there, which may be trimmed
+        meanwhile."""
+        while True:
+            try:
+                return self.position(there.start, there)
+            except MissingSegment:
+                first, there = there.start, self.there()
+                if there.start == first:
+                    raise
+
     def given(self, bucket: int, number: int, there: range) -> Fingerprint:
         """What a bucket had given when this was the number of its next result.
 

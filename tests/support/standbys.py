@@ -126,7 +126,9 @@ class Pair:
         active = self.active()
         self.feed()
         application = self.running.pop(active)
-        (jvm,) = (p.pid for p in application.processes() if "SparkSubmit" in p.command)
+        found = {p.pid: p.parent for p in application.processes() if "SparkSubmit" in p.command}
+        # What it begins has its command, too, until it is what it will be.
+        (jvm,) = (pid for pid, parent in found.items() if parent not in found)
         os.kill(jvm, signal.SIGKILL)
         self._follow("JVM", active)
         wait_until("it ends", lambda: not application.is_running, PATIENCE_S)

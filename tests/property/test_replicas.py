@@ -27,9 +27,9 @@ def test_replicas_give_the_same_results_in_the_same_order_through_crashes(part: 
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_who_follows_replicas_gets_every_result_once(part: int) -> None:
     followers = _each(run_follower, _FOLLOWED, part)
-    if len(followers) >= 10:
-        assert sum(each.repeated for each in followers) > 0
-        assert sum(each.switches for each in followers) > len(followers)
+    if len(followers) >= 40:  # about a quarter of them goes on with another one
+        assert sum(each.switches > 1 for each in followers) > len(followers) / 10
+        assert sum(each.repeated > 0 for each in followers) > len(followers) / 10
 
 
 def _each(run: Callable[[int], _T], cases: int, part: int) -> list[_T]:

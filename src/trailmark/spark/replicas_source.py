@@ -17,9 +17,9 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.types import StructType
 
 from trailmark.errors import SettingError
-from trailmark.settings import MIB
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.options import ReplicasOptions
+from trailmark.spark.parts import at_once, in_tasks
 from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema
 from trailmark.spark.storages import open_to_write
 from trailmark.streams.replicas.choosing import (
@@ -31,10 +31,6 @@ from trailmark.streams.replicas.choosing import (
 )
 from trailmark.streams.replicas.numbered import NumberedResults, Piece, Position
 
-#: Bytes that one task reads, about.
-_PARTITION_BYTES = 16 * MIB
-#: Rows handed to Spark at a time.
-_ROWS_AT_ONCE = 1 << 16
 #: Of an offset: where the query stands, and whom it followed to get there.
 _RESULTS, _REPLICA = "results", "replica"
 
@@ -71,19 +67,19 @@ class _Source:
         self, start: Position, end: Position, first: str | None
     ) -> Sequence[spark.InputPartition]:
         """Pieces of a bucket stay in their order; as many as make a task worth its start."""
-        found: list[PiecesOfReplica] = []
-        for path, pieces in self.replicas().plan(start, end, first).items():
-            found += _in_tasks(path, pieces, self.replicas().row_bytes)
-        return found
+        row_bytes = self.replicas().row_bytes
+        return [
+            PiecesOfReplica(path, task)
+            for path, pieces in self.replicas().plan(start, end, first).items()
+            for task in in_tasks(pieces, lambda each: each.rows * row_bytes)
+        ]
 
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PiecesOfReplica)
         wanted = arrow_schema(self._schema)
         for piece in partition.pieces:
             for rows in self.replicas().read(partition.path, piece, wanted.names):
-                shown = as_asked(rows, wanted)
-                for first in range(0, shown.num_rows, _ROWS_AT_ONCE):
-                    yield shown.slice(first, _ROWS_AT_ONCE)
+                yield from at_once(as_asked(rows, wanted))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_replicas": None}  # tasks open them themselves
@@ -221,16 +217,3 @@ def open_replicas(paths: Sequence[str]) -> Replicas:
 
 def _offset(position: Position, path: str) -> dict[str, Any]:
     return {_RESULTS: position_to_json(position), _REPLICA: path}
-
-
-def _in_tasks(path: str, pieces: Sequence[Piece], row_bytes: int) -> list[PiecesOfReplica]:
-    found: list[PiecesOfReplica] = []
-    waiting: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        if waiting and (size >= _PARTITION_BYTES or piece.bucket != waiting[-1].bucket):
-            found.append(PiecesOfReplica(path, tuple(waiting)))
-            waiting, size = [], 0
-        waiting.append(piece)
-        size += piece.rows * row_bytes
-    return [*found, PiecesOfReplica(path, tuple(waiting))] if waiting else found

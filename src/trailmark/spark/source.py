@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from trailmark.errors import DataLoss, MissingSegment, SettingError
 from trailmark.log import Storage, open_storage, read_meta
 from trailmark.log.readers import acknowledge, register
-from trailmark.settings import MIB
 from trailmark.spark.limits import ReadLimits, SupportsTriggerAvailableNow
 from trailmark.spark.options import REPLICAS, ReadOptions, ReplicasOptions, WriteOptions
+from trailmark.spark.parts import at_once, in_tasks
 from trailmark.spark.schemas import arrow_schema, as_asked, check_wanted, spark_schema
 from trailmark.spark.sink import TrailmarkStreamWriter, TrailmarkWriter
 from trailmark.spark.storages import open_to_write
@@ -32,12 +32,8 @@ from trailmark.streams.view import STATE, Chunk, StreamBatch, StreamView, open_v
 
 _log = logging.getLogger("trailmark")
 
-#: Bytes that one task reads. Smaller chunks of a bucket are put together, in their order.
-_PARTITION_BYTES = 16 * MIB
 #: Of an offset: the first batch that was ever read.
 _SINCE = "since"
-#: Rows handed to Spark at a time.
-_ROWS_AT_ONCE = 1 << 16
 
 
 class TrailmarkSource(spark.DataSource):
@@ -167,9 +163,7 @@ class _Rows:
         for chunk in chunks:
             try:
                 for rows in view.read(chunk, wanted.names, self._options.span):
-                    shown = as_asked(rows, wanted)
-                    for first in range(0, shown.num_rows, _ROWS_AT_ONCE):
-                        yield shown.slice(first, _ROWS_AT_ONCE)
+                    yield from at_once(as_asked(rows, wanted))
             except DataLoss:
                 raise  # it says what to do
             except MissingSegment as error:
@@ -179,16 +173,8 @@ class _Rows:
 
     def partitions(self, chunks: Sequence[Chunk]) -> Sequence[ChunksOfStream]:
         """Chunks of a bucket stay in their order; as many as make a task worth its start."""
-        found: list[ChunksOfStream] = []
-        waiting: list[Chunk] = []
-        size = 0
-        for chunk in sorted(chunks, key=lambda each: (each.bucket, each.batch)):
-            if waiting and (size >= _PARTITION_BYTES or chunk.bucket != waiting[-1].bucket):
-                found.append(ChunksOfStream(tuple(waiting)))
-                waiting, size = [], 0
-            waiting.append(chunk)
-            size += chunk.bytes
-        return [*found, ChunksOfStream(tuple(waiting))] if waiting else found
+        ordered = sorted(chunks, key=lambda each: (each.bucket, each.batch))
+        return [ChunksOfStream(task) for task in in_tasks(ordered, lambda each: each.bytes)]
 
 
 class TrailmarkReader(spark.DataSourceReader):

@@ -33,6 +33,7 @@ from trailmark.recovery import NoHistory
 from trailmark.settings import LogSettings
 from trailmark.spark.initial import StoredStates
 from trailmark.spark.marked_by import MarkedBy
+from trailmark.spark.parts import at_once
 from trailmark.spark.received import ControlKeys, take_bucket
 from trailmark.spark.sessions import record_where_told
 from trailmark.spark.storages import storage_at
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from trailmark.streams.union.decision import Decision
 
 _log = logging.getLogger("trailmark")
-
-#: Rows handed to Spark at a time.
-_ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,5 +270,4 @@ def for_spark(
     if plan.marks:
         mark = pa.repeat(pa.scalar(is_tentative), results.num_rows)
         results = results.append_column(MARK, mark)
-    for first in range(0, results.num_rows, _ROWS_AT_ONCE):
-        yield results.slice(first, _ROWS_AT_ONCE)
+    yield from at_once(results)

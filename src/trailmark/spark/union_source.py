@@ -22,6 +22,7 @@ from trailmark.log import MonotonicClock, create_or_open, monotonic_us, open_sto
 from trailmark.log.storage.urls import redacted
 from trailmark.records import MARK
 from trailmark.spark.limits import SupportsTriggerAvailableNow
+from trailmark.spark.parts import ROWS_AT_ONCE
 from trailmark.spark.schemas import arrow_schema, as_asked
 from trailmark.spark.storages import open_to_write
 from trailmark.streams.asking import InThreads
@@ -35,8 +36,6 @@ from trailmark.streams.union.rows import Piece, Stretch, read_stretch, stretches
 from trailmark.streams.union.unreachable import keep_unreachable, read_unreachable
 from trailmark.streams.view import open_view
 
-#: Rows handed to Spark at a time.
-_ROWS_AT_ONCE = 1 << 16
 #: How often a query that waits looks at the streams: Spark asks a hundred times a second.
 _LOOK_EVERY_US = 50_000
 #: Where a look takes long, as in an object store, it rests so many times as long.
@@ -271,7 +270,7 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             places = ", ".join(place_of(*inputs[place]) for place in read)
             raise loss_of_data(f"{error.what} ({error.where})", places) from error
         if rows is not None:
-            for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            for batch in rows.to_batches(max_chunksize=ROWS_AT_ONCE):
                 yield as_asked(batch, wanted)
 
     def commit(self, end: dict[str, Any]) -> None:

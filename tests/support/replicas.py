@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,9 +25,9 @@ from tests.support.oracle import Row
 from tests.support.policies import policy_for
 from tests.support.sessions import random_sessions
 from tests.support.strategies import random_case
-from trailmark.engine import BatchReport, Bucket, OperatorLogs
+from trailmark.engine import BatchReport, Bucket
 from trailmark.engine.numbers import NOTHING_GIVEN, given_after, given_before, results_given
-from trailmark.engine.tentative import InputsTold
+from trailmark.engine.tentative import InputsTold, Told
 from trailmark.kernel.columns import contiguous
 from trailmark.kernel.fingerprints import row_digests
 from trailmark.log import Segment, read_ports
@@ -138,15 +139,8 @@ class _Told(Query):
 
     boundary_us: int | None = None
 
-    def logs_of(self, operator: AnyOperator) -> OperatorLogs:
-        return OperatorLogs(
-            self.disk.storage(self.settings.durability),
-            operator,
-            buckets=self.buckets,
-            query_id="query",
-            clock=self.wall,
-            told=lambda: self._inputs(operator),
-        )
+    def told_of(self, operator: AnyOperator) -> Told:
+        return partial(self._inputs, operator)
 
     def _inputs(self, operator: AnyOperator) -> InputsTold:
         (port, *others) = operator.ports

@@ -26,8 +26,8 @@ from tests.support.plain import plain_column, plain_rows
 from tests.support.sessions import random_sessions
 from tests.support.strategies import random_case
 from tests.support.whole import random_whole
-from trailmark.engine import BatchReport, OperatorLogs
-from trailmark.engine.tentative import InputsTold, Upstream
+from trailmark.engine import BatchReport
+from trailmark.engine.tentative import InputsTold, Told, Upstream
 from trailmark.inspection.verify import verify_operator
 from trailmark.kernel.columns import contiguous
 from trailmark.log import PortRows, Segment, read_tentative
@@ -191,16 +191,8 @@ class BehindUnion(Query):
     #: The batch that runs: what is told is told of it.
     batch: int = 0
 
-    def logs_of(self, operator: AnyOperator) -> OperatorLogs:
-        return OperatorLogs(
-            self.disk.storage(self.settings.durability),
-            operator,
-            buckets=self.buckets,
-            query_id="query",
-            settings=self.settings,
-            clock=self.wall,
-            told=self.told,
-        )
+    def told_of(self, operator: AnyOperator) -> Told:
+        return self.told
 
     def told(self) -> InputsTold:
         """What is known from elsewhere of the batch that runs."""

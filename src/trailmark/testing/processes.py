@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from trailmark.checkpoint.policy import Policy
 from trailmark.engine import BatchReport, Bucket, OperatorLogs
+from trailmark.engine.tentative import Told
 from trailmark.errors import TrailmarkError
 from trailmark.log import Clock, MonotonicClock, wall_clock_us
 from trailmark.operators.protocol import AnyOperator
@@ -97,7 +98,12 @@ class Processes:
             query_id="query",
             settings=self.settings,
             clock=self.wall,
+            told=self.told_of(operator),
         )
+
+    def told_of(self, operator: AnyOperator) -> Told | None:
+        """Who knows of its inputs what does not come with their rows; None if nobody does."""
+        return None
 
     def cache(self) -> StateCache | None:
         """Where a process leaves its state for the next; None if it is lost with it."""

@@ -287,7 +287,7 @@ class StateKeeper:
             try:
                 footer, _ = self._output.read_footer(batch)
             except DamagedSegment:
-                since.insert(0, batch)
+                since.append(batch)
                 continue
             origin = Origin(self._output.reader.segment_path(batch))
             found = results_given(footer, origin)
@@ -295,7 +295,7 @@ class StateKeeper:
                 raise origin.mismatch(0, f"{RESULTS_GIVEN!r} is missing")
             given = found
             break
-        for batch in since:
+        for batch in reversed(since):
             given = given_after(given, anew[batch])
         return given
 

@@ -53,6 +53,7 @@ _LONG = (
     "crash/test_stream_kills.py",
     "crash/test_union_kills.py",
     "crash/test_standby_processes.py",
+    "crash/test_standby_network.py",
 )
 #: Fixtures that take seconds to make.
 _SHARED = ("application", "retrying", "sanitized", "browser", "released")

@@ -65,8 +65,9 @@ def loopback_hosts(count: int) -> list[Host]:
 
 
 @contextmanager
-def hosts_on_a_switch(count: int) -> Iterator[list[LinkedHost]]:
-    """Hosts that reach each other and nobody else; skips the test where none may be made.
+def hosts_on_a_switch(count: int, *, joins: bool = False) -> Iterator[list[LinkedHost]]:
+    """Hosts that reach each other and nobody else; skips the test where none may be made. With
+    ``joins`` this process reaches them, too, by a link that is never cut.
 
     What runs there has to be ended before.
     """
@@ -87,6 +88,12 @@ def hosts_on_a_switch(count: int) -> Iterator[list[LinkedHost]]:
                 _ip("-n", name, "link", "set", device, "up")
             link.mend()
             made.append(LinkedHost(address, _words(name, address), link))
+        if joins:
+            own = f"tm{os.getpid()}"
+            _ip("link", "add", own, *_veth("own", switch))  # is gone with its other end
+            _ip(*inside, "link", "set", "own", "master", "bridge", "up")
+            _ip("address", "add", f"{_HOSTS}.254/24", "dev", own)
+            _ip("link", "set", own, "up")
         _check_memory(made[0])
         yield made
 
@@ -141,20 +148,27 @@ def s3_behind_a_link() -> Iterator[tuple[Link, str]]:
         _ip("-n", name, "address", "add", f"{_THERE}/30", "dev", "s3")
         _ip("-n", name, "link", "set", "s3", "up")
         link.mend()
-        with subprocess.Popen(
-            ["ip", "netns", "exec", name, sys.executable, "-m", __name__],
-            cwd=_REPOSITORY,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as server:
-            try:
-                assert server.stdout is not None
-                yield link, f"http://{_THERE}:{int(server.stdout.readline())}"
-            finally:
-                server.kill()
+        with s3_on(Host(_THERE, ("ip", "netns", "exec", name))) as endpoint:
+            yield link, endpoint
+
+
+@contextmanager
+def s3_on(host: Host) -> Iterator[str]:
+    """Runs a server there; gives its endpoint."""
+    with subprocess.Popen(
+        [*host.start, sys.executable, "-m", __name__, host.address],
+        cwd=_REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            assert server.stdout is not None
+            yield f"http://{host.address}:{int(server.stdout.readline())}"
+        finally:
+            server.kill()
 
 
 if __name__ == "__main__":
     from tests.support.object_store import serve_s3  # takes long to import
 
-    serve_s3(_THERE)
+    serve_s3(sys.argv[1])

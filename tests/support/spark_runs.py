@@ -119,10 +119,12 @@ class Application:
         return application
 
     @classmethod
-    def of_standby(cls, directory: Path, config: StandbyConfig) -> Application:
+    def of_standby(
+        cls, directory: Path, config: StandbyConfig, wrapper: Sequence[str] = ()
+    ) -> Application:
         """One of several that would run a query."""
         application = cls.__new__(cls)
-        application._begin(directory, "tests.support.standby_query", config, ())
+        application._begin(directory, "tests.support.standby_query", config, wrapper)
         return application
 
     def _begin(

@@ -6,10 +6,13 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from tests.support.network import Host, LinkedHost
 from tests.support.spark_orders import (
     Orders,
     assert_sink_is_right,
@@ -29,13 +32,19 @@ _AHEAD = 4
 
 
 class Pair:
-    """Both processes, of which one is active; whatever is left of them ends with the test."""
+    """Both processes, of which one is active; whatever is left of them ends with the test.
 
-    def __init__(self, root: Path, seed: int, until_the_end: ExitStack) -> None:
+    Logs and lease are in ``store`` if it is given, a directory or a URL.
+    """
+
+    def __init__(
+        self, root: Path, seed: int, until_the_end: ExitStack, store: str | None = None
+    ) -> None:
         self.rng = random.Random(seed)
         self.orders = Orders(root / "in", seed)
-        self.query = make_query(root, self.orders, "count", slow_s=0.02)
-        self.lease = str(root / "lease")
+        query = make_query(root, self.orders, "count", slow_s=0.02)
+        self.query = query if store is None else replace(query, path=f"{store}/log")
+        self.lease = f"{root if store is None else store}/lease"
         self._root = root
         self._until_the_end = until_the_end
         self._begun = 0
@@ -45,13 +54,13 @@ class Pair:
 
     # Their life
 
-    def start(self) -> str:
+    def start(self, on: Host | None = None) -> str:
         """Starts one more; returns its name."""
         name = f"p{self._begun}"
         self._begun += 1
         directory = self._root / name
         config = StandbyConfig(name, str(directory), self.lease, TERM, self.query)
-        application = Application.of_standby(directory, config)
+        application = Application.of_standby(directory, config, () if on is None else on.start)
         self.running[name] = self._until_the_end.enter_context(application)
         return name
 
@@ -109,6 +118,35 @@ class Pair:
             stories = [each.story() for each in self.running.values()]
             raise AssertionError("\n\n".join([str(error), *stories])) from None
 
+    def go_on(self) -> None:
+        """Waits until more is committed."""
+        before = files_taken(self.query)
+        self.feed()
+        self._wait_until("more is committed", lambda: files_taken(self.query) > before)
+
+    def go_on_with_two(self, hosts: Mapping[str, LinkedHost]) -> dict[str, LinkedHost]:
+        """Waits until more is committed, whoever does it, and starts whoever has ended again, where
+        it was; returns where they are."""
+        before = files_taken(self.query)
+        self.feed()
+        wait_until("more is committed", lambda: files_taken(self.query) > before, PATIENCE_S)
+        found = {}
+        for name, host in hosts.items():
+            wait_until(f"{name} knows what it is", partial(self._knows, name), PATIENCE_S)
+            if self.running[name].is_running:
+                found[name] = host
+            else:
+                del self.running[name]
+                found[self.start(host)] = host
+        return found
+
+    def _knows(self, name: str) -> bool:
+        """Whether it is active, waits, or has ended."""
+        if not self.running[name].is_running or self.active() == name:
+            return True
+        waiting = all_waiting(open_lease(self.lease)[1]).values()
+        return any(each.holder.name == name for each in waiting)
+
     # Harm
 
     def kill(self) -> None:
@@ -136,15 +174,15 @@ class Pair:
 
     def stop_and_wake(self) -> None:
         """SIGSTOP of all processes of the active one, for longer than a term; then SIGCONT."""
+
+        def stop(zombie: Application) -> None:
+            _signal(zombie, signal.SIGSTOP)
+
+        def wake(zombie: Application) -> None:
+            _signal(zombie, signal.SIGCONT)
+
         active = self.active()
-        self.feed()
-        time.sleep(self.rng.uniform(0, 0.5))
-        zombie = self.running.pop(active)
-        _signal(zombie, signal.SIGSTOP)
-        self._follow("stop", active)
-        self.feed()
-        _signal(zombie, signal.SIGCONT)
-        wait_until("the zombie ends", lambda: not zombie.is_running, PATIENCE_S)
+        zombie = self._silence("stop", stop, wake)
         zombie.finish()
         assert zombie.said[-1] == "ended lost", zombie.story()
         told = [line for line in zombie.said if " lost by " in line]
@@ -152,6 +190,32 @@ class Pair:
         assert f" lost by {active} " in told[0], told
         assert self.active() in told[0], told
         self.start()
+
+    def cut_off(self, hosts: Mapping[str, LinkedHost]) -> None:
+        """The active one reaches neither lease nor logs, for longer than a term; then it does. It
+        is not started again."""
+        link = hosts[self.active()].link
+        zombie = self._silence("cut", lambda _: link.cut(), lambda _: link.mend())
+        told = [line for line in zombie.said if " lost by " in line or "cannot be renewed" in line]
+        assert told, zombie.story()
+
+    def _silence(
+        self,
+        harm: str,
+        begin: Callable[[Application], None],
+        end: Callable[[Application], None],
+    ) -> Application:
+        """Nothing is heard of the active one until another one goes on; then it has to end."""
+        active = self.active()
+        self.feed()
+        time.sleep(self.rng.uniform(0, 0.5))
+        zombie = self.running.pop(active)
+        begin(zombie)
+        self._follow(harm, active)
+        self.feed()
+        end(zombie)
+        wait_until("the zombie ends", lambda: not zombie.is_running, PATIENCE_S)
+        return zombie
 
     def terminate(self) -> None:
         """SIGTERM of the active one: it hands over."""

@@ -462,6 +462,25 @@ def test_what_a_stream_had_when_it_ended_is_answered_like_any_other_row() -> Non
     assert [time for time, _, _ in life.stable] == rows
 
 
+def test_a_row_far_ahead_in_a_stream_that_has_ended_is_answered_by_the_next_process_too() -> None:
+    """It waits in a batch of its own before those that the next process begins with."""
+    life = Life([{"w0": 0, "w1": None}, {"w0": 0}], 20_000, Answering(500_000))
+    far = life.now + 1_000 * LOOK
+    life.heartbeat(0, life.now)
+    for times, writer in (([life.now], "w0"), ([far], "w1"), ([life.now], "w0")):
+        life.commit(0, times, writer)
+    life.heartbeat(0, END_OF_TIME)
+    life.heartbeat(1, life.now + LOOK)
+    life.look()
+    reached = life.decision.inputs["0"]
+    assert (reached.early, reached.first, reached.end) == ((1,), 3, 3)
+    life.cut(1)
+    life.restart(life.oracle.answering)
+    for _ in range(12):
+        life.look()
+    assert [each.time for each in life.tentative] == [far]
+
+
 def test_a_stream_that_is_behind_and_moves_is_not_ended_though_its_slice_is_long() -> None:
     life = Life([{"w0": 0}, {"w0": 0}], 100 * LOOK, Answering(2 * LOOK, give_up_us=10 * LOOK))
     for _ in range(250):

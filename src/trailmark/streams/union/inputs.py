@@ -221,12 +221,14 @@ class UnionInput:
 
     def latest_us(self, at: Reached, end: int) -> int | None:
         """The latest time in batches before ``end`` that may hold rows which are not released."""
-        first = at.first if self._looked_to is None else self._looked_to
-        for batch in range(first, end):
+        begin = at.first if self._looked_to is None else self._looked_to
+        # Of those that are early, the process knows that has released what is around them.
+        early = at.early if self._looked_to is None else ()
+        for batch in (*early, *range(begin, end)):
             seen = self._read(batch)
             if seen.times is not None and not seen.is_late:
                 self._latest_row_us = later(self._latest_row_us, seen.times.max_us)
-        self._looked_to = max(first, end)
+        self._looked_to = max(begin, end)
         return self._latest_row_us
 
     def count_late(self, batch: SeenBatch, released_us: int | None) -> int:

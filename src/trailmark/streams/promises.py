@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from trailmark.errors import BatchGoesBackward
 from trailmark.log import OperatorMeta, Storage, read_meta
 from trailmark.log.clock import Clock
-from trailmark.records import NO_BATCH
+from trailmark.records import NO_BATCH, SegmentLink
 from trailmark.streams.boundaries import (
     NO_BOUNDARIES,
     Boundaries,
@@ -19,7 +20,7 @@ from trailmark.streams.boundaries import (
     without,
 )
 from trailmark.streams.description import StreamDescription
-from trailmark.streams.files import DataFile, read_column
+from trailmark.streams.files import DataFile, read_column, rows_of
 from trailmark.streams.heartbeats import (
     Heartbeat,
     Said,
@@ -28,15 +29,19 @@ from trailmark.streams.heartbeats import (
     send,
     settle,
 )
-from trailmark.streams.manifest import Manifest, joined_times, manifest_log, newest_manifest
+from trailmark.streams.manifest import (
+    Manifest,
+    joined_times,
+    manifest_attributes,
+    manifest_log,
+    newest_manifest,
+)
 from trailmark.streams.times import EARLIEST, LATEST, count_before
 
 #: The boundary of a stream that has ended: the year 9999.
 END_OF_TIME = 253_402_214_400_000_000
 #: A boundary that is as late as this one or later says as much, whatever the delay.
 _ENDED = END_OF_TIME - 365 * 86_400_000_000
-#: Who says so where nobody has promised anything.
-_NOBODY = "ended"
 
 
 def has_ended(boundary_us: int | None) -> bool:
@@ -84,7 +89,13 @@ def let_go(storage: Storage, writer: str, now_us: int, seen: Heartbeat | None) -
         now_us,
         _committed(newest).get(writer, NO_BATCH),
     )
-    return send(storage, gone)
+    if not send(storage, gone):
+        return False
+    # It may be asleep in the middle of a commit that knows nothing of this.
+    newest, link = newest_manifest(manifest_log(storage, meta))
+    after = promised(newest, newest_heartbeats(storage)) or NO_BOUNDARIES
+    _publish(storage, meta, (newest, link), after, now_us)
+    return True
 
 
 def end_for_good(
@@ -93,29 +104,46 @@ def end_for_good(
     """Promises for all who write to a stream that nothing will come any more: whatever does is late
     for every reader. ``stood_at`` is where it stood when that was decided.
 
-    False if it has moved since, or somebody has written or sent a heartbeat meanwhile.
+    False if it has moved since, or somebody has written meanwhile.
     """
     meta = read_meta(storage)
     assert meta is not None, "there is a stream"
-    heartbeats = newest_heartbeats(storage)
     newest, link = newest_manifest(manifest_log(storage, meta))
+    heartbeats = newest_heartbeats(storage)
     if stood_at is not None and standing_at(newest, heartbeats) != stood_at:
         return False
     known = promised(newest, heartbeats) or NO_BOUNDARIES
-    ended = True
-    for writer in [*known.writers] or [_NOBODY]:
-        last = Heartbeat(
-            writer,
-            next_number(heartbeats.get(writer)),
-            Said.SILENT,
-            link.batch,
-            END_OF_TIME,
-            known.stream,
-            now_us,
-            _committed(newest).get(writer, NO_BATCH),
+    if has_ended(known.stream):
+        return True
+    ended = replace(known, writers=dict.fromkeys(known.writers, END_OF_TIME), stream=END_OF_TIME)
+    return _publish(storage, meta, (newest, link), ended, now_us)
+
+
+def _publish(
+    storage: Storage,
+    meta: OperatorMeta,
+    before: tuple[Manifest | None, SegmentLink],
+    promises: Boundaries,
+    now_us: int,
+) -> bool:
+    """Makes a batch without rows that has promises of somebody else's; False if its place is taken.
+
+    Whoever is about to commit rows loses the place, however long it has slept meanwhile, and looks
+    anew at which of them are late. So all who read the stream agree about that.
+    """
+    newest, link = before
+    told = replace(promises, late_before=None, late_rows=0)
+    try:
+        published = manifest_log(storage, meta, clock=lambda: now_us).append(
+            0 if newest is None else newest.batch + 1,
+            [],
+            previous=link,
+            fingerprint=rows_of(()),
+            attributes=manifest_attributes((), newest, None, told),
         )
-        ended &= send(storage, last)
-    return ended
+    except BatchGoesBackward:
+        return False  # it was taken, and trimmed since
+    return published.created
 
 
 def _committed(newest: Manifest | None) -> Mapping[str, int]:

@@ -432,7 +432,9 @@ def test_boundaries_and_late_rows_are_those_of_plain_python(seed: int) -> None:
         assert (None if found is None else found.stream) == plain.stream, seed
         assert ({} if found is None else dict(found.writers)) == plain.own, seed
     log = Written(disk.storage(), stream.meta, SetClock()).log()
-    promised = [read_manifest(log, batch).boundaries for batch in range(log.newest() + 1)]
+    manifests = [read_manifest(log, batch) for batch in range(log.newest() + 1)]
+    # Those without rows say that a writer was let go.
+    promised = [each.boundaries for each in manifests if each.files]
     late = [0 if each is None else each.late_rows for each in promised]
     assert late == plain.late_rows, seed
 

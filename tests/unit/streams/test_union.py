@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -337,6 +337,50 @@ def test_whoever_writes_while_a_union_looks_loses_no_row(
         assert union.rows == sorted(expected, key=lambda row: row[0]), at
     else:
         raise AssertionError("it never ended")
+
+
+def _end(stream: Written) -> None:
+    promises.end_for_good(stream.storage, 0)
+
+
+def _let_go(stream: Written) -> None:
+    seen = newest_heartbeats(stream.storage).get("a")
+    promises.let_go(stream.storage, "a", 0, seen)
+
+
+@pytest.mark.parametrize("somebody_else", [_end, _let_go])
+@pytest.mark.parametrize("delay", [2, None])
+def test_a_writer_that_sleeps_in_a_commit_is_late_for_everybody_or_for_nobody(
+    somebody_else: Callable[[Written], None], delay: int | None
+) -> None:
+    """Whoever went on without it has released what comes after that; others begin later."""
+    for at in range(1000):
+        disk = SimulatedDisk()
+        stream = written(disk.storage(), _SCHEMA, time_column="time")
+        _act(stream, "a", 0, [10, 20, 30])
+        _act(stream, "b", 0, [25, 40])
+        _act(stream, "b", 1, 102)
+        early = _OneStream(disk.storage())
+
+        def meanwhile(stream: Written = stream, early: _OneStream = early) -> None:
+            somebody_else(stream)
+            early.go_on()
+
+        asleep = _MeddledWith(disk, at, meanwhile)
+        into = StreamWriter(asleep, stream.meta, clock=stream.clock, delay_us=delay)
+        rows = [(time, time) for time in (29, 45, 150)]
+        into.commit(into.write([batch_of(rows, _SCHEMA)], "a"), "a", 1)
+        if asleep.looks <= at:
+            break
+        for writer in ("a", "b"):
+            _act(stream, writer, 9, 302)
+        late = _OneStream(disk.storage())
+        for union in (early, late):
+            union.go_on()
+        assert early.rows == late.rows, at
+    else:
+        raise AssertionError("it never ended")
+    assert at > 3
 
 
 class _MeddledWith(Meddled):

@@ -11,7 +11,6 @@ import pytest
 from tests.support.streams import Written, batch_of, written
 from trailmark.errors import DamagedSegment
 from trailmark.log.json_text import dump_guarded
-from trailmark.streams.heartbeats import newest_heartbeats
 from trailmark.streams.manifest import read_manifest
 from trailmark.streams.promises import END_OF_TIME, end_for_good, has_ended
 from trailmark.streams.union.ahead import Ahead, Edge, Phase, moved_on
@@ -210,7 +209,7 @@ def test_what_comes_to_a_stream_that_was_ended_is_late_for_everybody(delay: int 
     assert end_for_good(stream.storage, 0)
     assert end_for_good(stream.storage, 0), "once more changes nothing"
     _commit(stream, "w", 1, [200, 300], delay)
-    told = read_manifest(stream.log(), 1).boundaries
+    told = read_manifest(stream.log(), 2).boundaries
     assert told is not None
     assert (told.stream, told.late_before, told.late_rows) == (END_OF_TIME, END_OF_TIME, 2)
 
@@ -225,5 +224,6 @@ def test_a_stream_has_ended_that_promises_the_year_9999_whatever_its_delay() -> 
 def test_a_stream_that_never_began_can_be_ended_too() -> None:
     stream = written(schema=_SCHEMA, time_column="time")
     assert end_for_good(stream.storage, 0)
-    (only,) = newest_heartbeats(stream.storage).values()
-    assert only.boundary_us == END_OF_TIME
+    told = read_manifest(stream.log(), 0).boundaries
+    assert told is not None
+    assert told.stream == END_OF_TIME

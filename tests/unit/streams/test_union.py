@@ -471,6 +471,63 @@ def test_a_stream_that_is_deleted_while_it_is_read_is_refused(
         deciding.next(decided)
 
 
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_a_promise_that_is_taken_back_is_told_once(all_of_it: bool) -> None:
+    first, _ = _two_streams()
+    _act(first, "b", 0, [35])
+    _act(first, "a", 9, 70)
+    _act(first, "b", 9, 60)
+    deciding = _deciding(first)
+    decided = deciding.next(NOTHING_YET)
+    assert decided.released_us == 50
+    for entry in first.storage.list("heartbeats"):
+        if all_of_it or entry.name.startswith("a-"):
+            first.storage.delete(f"heartbeats/{entry.name}")
+    with pytest.raises(DataLoss, match="Writer a had promised that nothing comes before") as told:
+        deciding.next(decided)
+    assert "input a (/a)" in str(told.value)
+    assert _deciding(first).next(decided) == decided, "it waits until that time has come again"
+    _act(first, "a", 10, 70)
+    _act(first, "b", 10, 83)
+    assert _deciding(first).next(decided).released_us == 60
+
+
+def test_a_heartbeat_that_is_damaged_is_no_promise_taken_back() -> None:
+    first, _ = _two_streams()
+    _act(first, "a", 8, 55)
+    _act(first, "a", 9, 70)
+    deciding = _deciding(first)
+    decided = deciding.next(NOTHING_YET)
+    assert decided.released_us == 60
+    *_, newest = sorted(entry.name for entry in first.storage.list("heartbeats"))
+    first.storage.replace(f"heartbeats/{newest}", [b"{"])
+    assert deciding.next(decided) == decided
+    _act(first, "a", 10, [65, 95])
+    decided = deciding.next(decided)
+    assert decided.released_us == 90
+
+
+def test_a_stream_far_ahead_of_the_clock_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = _two_streams()
+    day = 86_400_000_000
+    inputs = [
+        UnionInput(n, f"/{n}", s.storage, 0) for n, s in zip("ab", [first, second], strict=True)
+    ]
+    deciding = Deciding(inputs, 10, clock=lambda: 100)
+    _act(first, "a", 2, [day + 102])
+    _act(second, "a", 9, 70)
+    decided = deciding.next(NOTHING_YET)
+    assert not caplog.records
+    _act(first, "a", 3, [10 * day])
+    for _ in range(3):
+        decided = deciding.next(decided)
+    (told,) = caplog.records
+    assert "input a says that it is complete up to 1970-01-10" in told.message
+    _act(second, "a", 10, promises.END_OF_TIME)
+    deciding.next(decided)
+    assert len(caplog.records) == 1, "one that has ended is not ahead"
+
+
 def test_an_input_without_any_row_holds_all_others() -> None:
     first, _ = _two_streams()
     empty = written(schema=_SCHEMA, time_column="time")

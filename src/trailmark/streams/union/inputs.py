@@ -21,6 +21,7 @@ from trailmark.streams.manifest import Manifest, joined_times, manifest_log, rea
 from trailmark.streams.promises import end_for_good, promised, standing_at
 from trailmark.streams.times import EARLIEST, count_before
 from trailmark.streams.union.decision import Reached
+from trailmark.streams.union.kept import Kept
 from trailmark.streams.view import Tail
 from trailmark.values import dataclass
 
@@ -108,6 +109,7 @@ class UnionInput:
         #: What this process has acknowledged.
         self._acknowledged: int | None = None
         self._settled: dict[str, Heartbeat] = {}
+        self._kept = Kept(self._place)
         #: Manifests that may be asked for again, by batch.
         self._seen: dict[int, SeenBatch] = {}
         #: How many rows of a batch are before a time, where they had to be counted.
@@ -177,6 +179,7 @@ class UnionInput:
             # Batches that a heartbeat speaks of cannot be seen yet, as after a power failure.
             return Look(at, end, at.boundary_us, is_promised=True)
         known = promised(newest, heartbeats)
+        self._kept.check(known, heartbeats)
         boundary_us = self._by_rows(at, end) if known is None else known.stream
         return Look(at, end, boundary_us, known is not None)
 

@@ -7,10 +7,14 @@ from functools import partial
 
 from trailmark.log import Clock, MonotonicClock
 from trailmark.streams.asking import Asking, Hands, Unreached
+from trailmark.streams.promises import has_ended
 from trailmark.streams.union.answering import Answering
 from trailmark.streams.union.decision import Decision
 from trailmark.streams.union.inputs import Look, UnionInput
-from trailmark.streams.union.telling import TellOfStreams, tell_of_end
+from trailmark.streams.union.telling import TellOfStreams, tell_of_end, tell_of_far_ahead
+
+#: A stream that says it is complete up to a time so far ahead of the clock is told of.
+_FAR_AHEAD_US = 86_400_000_000
 
 
 class Looking:
@@ -45,6 +49,7 @@ class Looking:
         patience_us = 0 if answering is None else answering.look_us
         self._asking = Asking(hands, patience_us, now_us, clock, TellOfStreams())
         self._last: dict[str, Look] | None = None
+        self._told_ahead: set[str] = set()
 
     @property
     def unreachable(self) -> Mapping[str, Unreached]:
@@ -69,6 +74,7 @@ class Looking:
             what, {each.name: self._look(each, start) for each in self._inputs}
         )
         self._last = looks if self._asking.insists else None
+        self._tell_of_far_ahead(looks)
         return looks
 
     def has_read(self, start: Decision, looks: Mapping[str, Look]) -> bool:
@@ -104,6 +110,16 @@ class Looking:
             if each.name in names
         }
         self._asking.ask(("end", start.number), work)
+
+    def _tell_of_far_ahead(self, looks: Mapping[str, Look]) -> None:
+        """One row with a wrong time makes all that follow it late, and nobody would know why."""
+        for name, look in looks.items():
+            if look.boundary_us is None or name in self._told_ahead:
+                continue
+            by_us = look.boundary_us - self._clock()
+            if by_us > _FAR_AHEAD_US and not has_ended(look.boundary_us):
+                self._told_ahead.add(name)
+                tell_of_far_ahead(name, look.boundary_us, by_us)
 
     def _look(self, each: UnionInput, start: Decision) -> Callable[[], Look]:
         at = start.inputs.get(each.name)

@@ -62,6 +62,18 @@ class TellOfStreams:
         )
 
 
+def tell_of_far_ahead(name: str, boundary_us: int, by_us: int) -> None:
+    """That the times of a stream cannot be right."""
+    _log.warning(
+        "union: input %s says that it is complete up to %s, %s from now: a row of it has a wrong "
+        "time, or its writer a wrong clock. Whatever comes to it from now on with an earlier time "
+        "is late: left out, and counted. Write it to a stream of its own again, without that row.",
+        name,
+        _time(boundary_us),
+        units.duration(by_us),
+    )
+
+
 def tell_of_none_to_end(name: str) -> None:
     """That a stream is still waited for though it was to be ended by now."""
     _log.warning(

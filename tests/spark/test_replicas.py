@@ -6,12 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
@@ -212,6 +214,15 @@ def test_what_cannot_be_the_same_everywhere_is_refused(spark: SparkSession, tmp_
         # Rows with one time would come from several tasks, in whatever order these end.
         ("in its order", lambda: _counts(rows.repartition(3), tmp_path / "x")),
         ("in its order", lambda: _counts(rows.join(items, "item"), tmp_path / "x")),
+        *[
+            (f"(?i){name}.* is something else whenever", partial(_counts, each, tmp_path / "x"))
+            for name, each in {
+                "rand": rows.where(F.rand() < 0.5),
+                "uuid": rows.withColumn("id", F.expr("uuid()")),
+                "current_timestamp": rows.where("time < current_timestamp()"),
+                "monotonically": rows.withColumn("n", F.monotonically_increasing_id()),
+            }.items()
+        ],
         ("order_by", lambda: _counts(rows, tmp_path / "x", window=tm.count_window(3))),
         ("kept in the logs", lambda: _applied(rows, checkpoint=None)),
         ("no event time", lambda: _applied(rows, path=tmp_path / "x")),
@@ -228,6 +239,8 @@ def test_what_cannot_be_the_same_everywhere_is_refused(spark: SparkSession, tmp_
     )
     with pytest.raises(SettingError, match="idle_after"):
         _counts(idle, tmp_path / "x")
+    twice = rows.withColumn("twice", F.col("item") * 2).where("length(string(twice)) < 9")
+    _counts(twice, tmp_path / "x")  # is the same wherever it is computed
 
 
 def _applied(rows: DataFrame, **given: Any) -> DataFrame:

@@ -158,6 +158,24 @@ def source_row_by_row(df: DataFrame, note: str, *, in_order: bool = False) -> So
         return None
 
 
+def changing_expression(df: DataFrame) -> str | None:
+    """An expression in the plan of a DataFrame that is something else whenever it is computed, for
+    the same rows, as SQL; None if there is none, or if this Spark does not tell."""
+    try:
+        jvm: Any = df.sparkSession.sparkContext._jvm
+        clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+        waiting = [df._jdf.queryExecution().analyzed()]
+        while waiting:
+            plan = waiting.pop()
+            for each in _listed(plan.expressions()):
+                if not each.deterministic() or each.containsPattern(clock):
+                    return str(each.sql())
+            waiting += _listed(plan.children())
+    except _GONE:
+        return None
+    return None
+
+
 def reads_without_note(df: DataFrame, note: str, is_wanted: Callable[[Source], bool]) -> bool:
     """Whether a DataFrame reads a certain source, and no node in between puts a ``note`` into the
     metadata of a column. Where plans cannot be read, nobody knows of any source."""

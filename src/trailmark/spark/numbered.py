@@ -13,14 +13,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from trailmark.errors import SettingError
+from trailmark.errors import SettingError, Unreachable
 from trailmark.log import open_storage, read_meta
 from trailmark.log.json_text import shown
 from trailmark.operators.protocol import AnyOperator
 from trailmark.operators.slices import in_slices
 from trailmark.spark.boundary import union_of
+from trailmark.spark.internals import changing_expression
 from trailmark.streams.heartbeats import newest_heartbeats
-from trailmark.streams.manifest import manifest_log, read_manifest
+from trailmark.streams.manifest import manifest_log, newest_manifest
 from trailmark.streams.promises import promised
 
 _ARGUMENT = "numbered"
@@ -44,6 +45,14 @@ def numbered(df: DataFrame, operator: Any) -> AnyOperator:
             fix="Put the operator right behind a tm.union of Trailmark streams, with filters and "
             "columns in between at most. An operator behind an operator goes into a query of its "
             "own, which follows the replicas of the one before.",
+        )
+    changing = changing_expression(df)
+    if changing is not None:
+        raise SettingError(
+            f"{changing} between the union and the operator is something else whenever it is "
+            "computed, so no two replicas would see the same.",
+            where=_ARGUMENT,
+            fix="Leave it out, or compute it before the rows are written to the streams.",
         )
     options = {name.lower(): value for name, value in union.options}
     if "idleafter" in options:
@@ -85,10 +94,12 @@ def _check_promises(inputs: Mapping[str, str]) -> None:
 
 
 def _promises_nothing(path: str) -> bool:
-    storage = open_storage(path)
-    meta = read_meta(storage)
-    if meta is None:
-        return False  # the union says what is wrong with it
-    log = manifest_log(storage, meta)
-    newest = log.newest()
-    return newest >= 0 and promised(read_manifest(log, newest), newest_heartbeats(storage)) is None
+    try:
+        storage = open_storage(path)
+        meta = read_meta(storage)
+        if meta is None:
+            return False  # the union says what is wrong with it
+        newest, _ = newest_manifest(manifest_log(storage, meta))
+        return newest is not None and promised(newest, newest_heartbeats(storage)) is None
+    except Unreachable:
+        return False  # a union that has run before: it was looked at then

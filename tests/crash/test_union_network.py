@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 import trailmark as tm
 from tests.support.network import Link, s3_behind_a_link
 from tests.support.object_store import new_bucket, use_s3
-from trailmark.log import LocalStorage
+from trailmark.log import LocalStorage, read_meta
+from trailmark.spark import union_columns
 from trailmark.spark.union_source import RowsInOrder, UnionOptions, UnionReader
 from trailmark.streams.own_writer import OwnWriter
 from trailmark.streams.union.answering import Answering
@@ -85,7 +86,9 @@ def _append(writer: OwnWriter, seconds: range) -> None:
     writer.append(pa.table({"at": at, "item": list(seconds)}, schema=_STREAM))
 
 
-def test_a_union_goes_on_while_the_network_is_cut(tmp_path: Path, link: Link) -> None:
+def test_a_union_goes_on_while_the_network_is_cut(
+    tmp_path: Path, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs = {"eu": str(tmp_path / "eu"), "asia": new_bucket()}
     writers = [
         tm.stream_writer(path, _STREAM, name=name, time_column="at", delay="0 seconds")
@@ -109,6 +112,10 @@ def test_a_union_goes_on_while_the_network_is_cut(tmp_path: Path, link: Link) ->
     assert union.tentative
     assert {source for _, source in union.tentative} == {"eu"}
     assert union.longest_s < _WITHIN_S, "nobody waited for what was cut off"
+    monkeypatch.setattr(union_columns, "_PATIENCE_S", 1.0)
+    stored = read_meta(LocalStorage(tmp_path / "union"))
+    columns = union_columns.columns_of_streams(inputs, inputs, "at", stored)
+    assert columns["asia"] == columns["eu"], "a driver that is started now can go on"
     link.mend()
     _append(writers[1], range(10, seconds))
     until = time.monotonic() + _PATIENCE_S

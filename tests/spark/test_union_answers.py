@@ -324,7 +324,7 @@ def test_marks_of_another_query_are_refused_unless_only_what_stands_is_taken(
     df = _union(tmp_path, answer_within="1 second")
     _go_on(writers, _NAMES, range(5))
     keep = df.writeStream.format("trailmark").trigger(availableNow=True)
-    keep = keep.option("checkpointLocation", f"{tmp_path}/check")
+    keep = keep.option("checkpointLocation", f"{tmp_path}/check").option("timeColumn", "at")
     keep.start(str(tmp_path / "kept")).awaitTermination()
     followed = spark.readStream.format("trailmark").load(str(tmp_path / "kept"))
     with pytest.raises(SettingError, match="by a union of another query"):
@@ -332,6 +332,11 @@ def test_marks_of_another_query_are_refused_unless_only_what_stands_is_taken(
     assert "tentative" not in _counts(tm.stable(followed), tmp_path).columns
     certain = spark.readStream.format("trailmark").option("answers", "stable")
     _counts(certain.load(str(tmp_path / "kept")), tmp_path)
+    for within in (None, "1 second"):
+        kept = {"kept": tmp_path / "kept"}
+        with pytest.raises(SettingError, match="does not know which of them still stand") as no:
+            tm.union(kept, time="at", path=tmp_path / "again", answer_within=within)
+        assert "tm.stable" in no.value.fix
     at_rest = spark.read.format("trailmark").load(str(tmp_path / "kept"))
     assert at_rest.count() == tm.stable(at_rest).count() > 0
     assert "tentative" not in tm.stable(at_rest).columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 
 from pyspark.errors import PySparkRuntimeError
@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
 from pyspark.sql.streaming import datasource as spark_sources
 
-from trailmark.errors import SettingError, UnsupportedType
-from trailmark.log import check_same_operator, open_storage, read_meta
+from trailmark.errors import SettingError
+from trailmark.log import OperatorMeta, check_same_operator, open_storage, read_meta
 from trailmark.log.readers import check_reader_name
 from trailmark.records import MARK, MOST_PORTS
 from trailmark.settings import parse_duration
@@ -21,32 +21,23 @@ from trailmark.spark import paths
 from trailmark.spark.arguments import check_classic
 from trailmark.spark.boundary import boundary_at
 from trailmark.spark.control import named
-from trailmark.spark.internals import driver_directory, only_source
+from trailmark.spark.internals import driver_directory
 from trailmark.spark.marked_by import MarkedBy, marking
 from trailmark.spark.own_sources import register_once
-from trailmark.spark.schemas import arrow_schema, spark_schema
-from trailmark.spark.source import TrailmarkSource
+from trailmark.spark.schemas import arrow_schema
+from trailmark.spark.union_columns import columns_of_streams, common_columns, stream_path
 from trailmark.spark.union_source import UnionOptions, UnionSource
 from trailmark.spark.workers import check_workers
-from trailmark.streams.description import is_stream
 from trailmark.streams.union.answering import (
     Answering,
     OnCorrection,
     OnFailure,
     check_choice,
 )
-from trailmark.streams.union.description import SOURCE, is_union
+from trailmark.streams.union.description import is_union
 from trailmark.streams.union.idle import parse_idle_after
-from trailmark.streams.view import open_view
 
 _log = logging.getLogger("trailmark")
-
-#: How to make a stream of anything else.
-_WRITE_IT = (
-    'Write it to a stream of its own first, with df.writeStream.format("trailmark"), timeColumn '
-    "and delay, and give that path: a source that hangs then takes nothing but its own small "
-    "query with it."
-)
 
 
 def union(
@@ -127,17 +118,16 @@ def union(
     """
     session = _session(inputs)
     directory = driver_directory(session)
-    given = {_name(name): _path(name, each, directory) for name, each in inputs.items()}
+    given = {_name(name): stream_path(name, each, directory) for name, each in inputs.items()}
     _check_count(given)
-    columns = {name: _columns(name, each, time) for name, each in given.items()}
-    for name, each in inputs.items():
-        if isinstance(each, DataFrame):  # which may read fewer
-            columns[name] = _chosen(columns[name], each.columns, name, time)
+    own = paths.absolute(path, directory)
+    stored = _stored(own)
+    columns = columns_of_streams(given, inputs, time, stored)
     answering = _answering(answer_within, on_failure, on_correction, give_up_after)
-    schema = _schema(columns, time, is_marked=answering is not None)
+    schema = common_columns(columns, time, is_marked=answering is not None)
     interval_us = _interval(interval)
     options = UnionOptions(
-        paths.absolute(path, directory),
+        own,
         given,
         time,
         interval_us,
@@ -147,7 +137,7 @@ def union(
         answering,
         None if idle_after is None else parse_idle_after(idle_after, interval_us),
     )
-    _check_path(options, schema)
+    _check_path(options, schema, stored)
     register_once(session, UnionSource)
     source = session.readStream.format(UnionSource.name()).options(**options.to_options())
     rows = source.schema(schema).load()
@@ -246,88 +236,6 @@ def _name(name: object) -> str:
     return name
 
 
-def _path(name: str, given: str | os.PathLike[str] | DataFrame, directory: str | None) -> str:
-    """Where an input is."""
-    if not isinstance(given, DataFrame):
-        return paths.absolute(given, directory)
-    source = only_source(given)
-    if source is None or source.format != TrailmarkSource.name() or len(source.paths) != 1:
-        raise SettingError(
-            f"Input {name!r} is a DataFrame that does not just read a Trailmark stream.",
-            where="inputs",
-            fix=_WRITE_IT,
-        )
-    if source.options:
-        names = ", ".join(option for option, _ in source.options)
-        raise SettingError(
-            f"Input {name!r} reads a stream with options ({names}) that a union cannot keep to.",
-            where="inputs",
-            fix="Give the path of the stream. A union reads all that is in it.",
-        )
-    return paths.absolute(source.paths[0], directory)
-
-
-def _columns(name: str, path: str, time: str) -> spark.StructType:
-    """The columns of an input, which has to be a stream with a time."""
-    storage = open_storage(path)
-    meta = read_meta(storage)
-    if meta is None or not is_stream(meta):
-        what = "There is no stream" if meta is None else "There are an operator's logs, no stream,"
-        fix = "Begin to write it before the union is defined." if meta is None else _WRITE_IT
-        raise SettingError(f"{what} at {path}.", where=f"input {name!r}", fix=fix)
-    view = open_view(storage)
-    if view.time_column != time:
-        has = "none" if view.time_column is None else repr(view.time_column)
-        raise SettingError(
-            f"The time column of the stream is not {time!r}, but {has}.",
-            where=f"input {name!r}",
-            fix="Write all streams with the same timeColumn: what their writers promise, and their "
-            "order, is about the times in it.",
-        )
-    return spark_schema(view)
-
-
-def _chosen(
-    columns: spark.StructType, names: Sequence[str], name: str, time: str
-) -> spark.StructType:
-    if time not in names:
-        raise SettingError(f"It does not read the column {time!r}.", where=f"input {name!r}")
-    return spark.StructType([columns[each] for each in names])
-
-
-def _schema(
-    inputs: Mapping[str, spark.StructType], time: str, *, is_marked: bool
-) -> spark.StructType:
-    """The columns that all inputs have."""
-    (first, columns), *others = ((name, each.toNullable()) for name, each in inputs.items())
-    common = [each.name for each in columns if all(each.name in other.names for _, other in others)]
-    for name, other in others:
-        for column in common:
-            if other[column].dataType != columns[column].dataType:
-                raise UnsupportedType(
-                    f"Column {column!r} is {columns[column].dataType.simpleString()} in {first!r} "
-                    f"and {other[column].dataType.simpleString()} in {name!r}.",
-                    where="inputs",
-                    fix="Write all streams with the same types.",
-                )
-    own = [spark.StructField(SOURCE, spark.StringType(), True)]
-    if is_marked:
-        own.append(spark.StructField(MARK, spark.BooleanType(), True))
-    names = [each.name for each in own]
-    clash = [column for column in common if column.lower() in names]
-    if clash:
-        raise SettingError(
-            f"The inputs have a column {clash[0]!r}, and the union has one of its own.",
-            where="inputs",
-            fix="Write the streams with another name for it.",
-        )
-    fields = [spark.StructField(column, columns[column].dataType, True) for column in common]
-    found = spark.StructType([*fields, *own])
-    arrow_schema(found, "inputs", "a union")
-    assert time in common, "every input has it"
-    return found
-
-
 def _interval(given: str | timedelta) -> int:
     interval_us = parse_duration(given, "interval")
     if not interval_us:
@@ -345,7 +253,15 @@ def _most_rows(given: int | None) -> int | None:
     return given
 
 
-def _check_path(options: UnionOptions, schema: spark.StructType) -> None:
+def _stored(path: str) -> OperatorMeta | None:
+    """What is kept of whatever is at the path of a union."""
+    with paths.named_in_full(path):
+        return read_meta(open_storage(path))
+
+
+def _check_path(
+    options: UnionOptions, schema: spark.StructType, stored: OperatorMeta | None
+) -> None:
     """Refuses a path that holds something else, or another union."""
     if options.path in options.paths.values():
         raise SettingError(
@@ -353,13 +269,12 @@ def _check_path(options: UnionOptions, schema: spark.StructType) -> None:
             where="path",
             fix="Give the union a directory of its own.",
         )
-    with paths.named_in_full(options.path):
-        stored = read_meta(open_storage(options.path))
-        if stored is not None and not is_union(stored):
-            raise SettingError(
-                f"There are logs of something else at {options.path}.",
-                where="path",
-                fix="Give the union a directory of its own.",
-            )
-        if stored is not None:
+    if stored is not None and not is_union(stored):
+        raise SettingError(
+            f"There are logs of something else at {options.path}.",
+            where="path",
+            fix="Give the union a directory of its own.",
+        )
+    if stored is not None:
+        with paths.named_in_full(options.path):
             check_same_operator(stored, options.described(arrow_schema(schema)).to_meta())

@@ -91,6 +91,20 @@ def test_who_was_never_reached_is_missing_too() -> None:
     assert life.stable == life.oracle.union.rows()
 
 
+@pytest.mark.parametrize("looks", [1, 4, 8])
+def test_a_stream_that_always_answers_late_is_behind_and_not_missing(looks: int) -> None:
+    """Its answers count when they come."""
+    life = _life()
+    for _ in range(80 // looks):
+        life.cut(1, None)
+        _go_on(life, looks, 0, 1)
+        life.mend(1)
+        _go_on(life, 1, 0, 1)
+        assert life.decision.released_us == (life.now - LOOK) // (2 * LOOK) * (2 * LOOK)
+    assert life.phases == [Phase.STABLE]
+    assert not life.tentative
+
+
 # One look
 
 

@@ -43,11 +43,11 @@ $(VENV)/spark/classes.jsa: $(VENV)/.ready | java
 
 .PHONY: chromium
 chromium: setup ## Install a browser for the tests of the page, where that may be
-	@$(BIN)/python build_support/chromium.py
+	@$(BIN)/python -m build_support.chromium
 
 .PHONY: azurite
 azurite: setup ## Install an emulator for the tests of az://, where that may be
-	@$(BIN)/python build_support/azurite.py
+	@$(BIN)/python -m build_support.azurite
 
 .PHONY: test
 test: lint chromium azurite $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)

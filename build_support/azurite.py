@@ -6,11 +6,11 @@ Where there is no npm, or it cannot fetch it, the tests that need it are skipped
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
+from build_support.fetching import why_it_fails
+
 _PACKAGE = "azurite@3.35.0"
-_SECONDS = 600
 _PLACE = Path(__file__).parents[1] / ".venv" / "azurite"
 PROGRAM = _PLACE / "node_modules" / ".bin" / "azurite-blob"
 
@@ -22,20 +22,8 @@ def why_not() -> str:
     if shutil.which("npm") is None:
         return "there is no npm"
     quiet = ["--no-fund", "--no-audit", "--no-save", "--loglevel=error"]
-    try:
-        done = subprocess.run(
-            ["npm", "install", *quiet, "--prefix", _PLACE, _PACKAGE],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return "npm install takes too long"
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["it failed"])[-1]
-        return f"npm install: {reason}"
-    return ""
+    failure = why_it_fails(["npm", "install", *quiet, "--prefix", _PLACE, _PACKAGE])
+    return failure and f"npm install: {failure}"
 
 
 if __name__ == "__main__":

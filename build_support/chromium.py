@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+
+from build_support.fetching import why_it_fails
 
 _PROGRAMS = ("chromium", "chromedriver")
 _PACKAGES = ("chromium", "chromium-driver")
-_SECONDS = 600
 
 
 def why_not() -> str:
@@ -23,22 +23,11 @@ def why_not() -> str:
     if shutil.which("apt-get") is None:
         return "there is no apt-get"
     quiet = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for more in (["update"], ["install", "--yes", "--no-install-recommends", *_PACKAGES]):
-        try:
-            done = subprocess.run(
-                [*quiet, *more],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-                env=environment,
-            )
-        except subprocess.TimeoutExpired:
-            return f"apt-get {more[0]} takes too long"
-        if done.returncode != 0:
-            reason = (done.stderr.strip().splitlines() or ["it failed"])[-1]
-            return f"apt-get {more[0]}: {reason}"
+        silent = {"DEBIAN_FRONTEND": "noninteractive"}
+        failure = why_it_fails([*quiet, *more], environment=silent)
+        if failure:
+            return f"apt-get {more[0]}: {failure}"
     return ""
 
 

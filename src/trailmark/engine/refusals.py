@@ -63,15 +63,23 @@ def _selected(port: Port, rows: pa.Table | pa.RecordBatch, where: str) -> pa.Rec
 
 def check_same_input(segment: Segment, digest: Fingerprint) -> None:
     """A batch that is delivered again has the same rows, in whatever order."""
-    logged = segment.footer.fingerprint
-    if logged != digest:
-        raise InputDiffers(
-            f"Batch {segment.batch} is in the log with other rows ({logged.rows:,} then, "
-            f"{digest.rows:,} now).",
-            where=segment.origin.path,
-            fix="The query's checkpoint was deleted or rolled back, or another query uses this "
-            "path. Restore the checkpoint, or start with a new path and a new checkpoint.",
+    logged, batch = segment.footer.fingerprint, segment.batch
+    if logged == digest:
+        return
+    fix = (
+        "The query's checkpoint was deleted or rolled back, or another query uses this path. "
+        "Restore the checkpoint, or start with a new path and a new checkpoint."
+    )
+    if batch and digest.rows < logged.rows:
+        fix += (
+            " If the source has lost rows of the batch since then, cut it off: trailmark truncate "
+            f"--to-batch {batch - 1}."
         )
+    raise InputDiffers(
+        f"Batch {batch} is in the log with other rows ({logged.rows:,} then, {digest.rows:,} now).",
+        where=segment.origin.path,
+        fix=fix,
+    )
 
 
 def check_number(batch: int, first_batch: int, where: str) -> None:

@@ -188,6 +188,17 @@ def test_the_same_batch_with_other_rows_is_refused(
     run.run()
 
 
+@pytest.mark.parametrize(("rows", "helps"), [([(1, 5)], True), ([(1, 5), (2, 6), (3, 7)], False)])
+def test_whoever_brings_fewer_rows_is_told_how_to_go_on_without_the_others(
+    rows: list[tuple[int, int]], helps: bool
+) -> None:
+    run = Followed(count_case([[(3, 1)], [(1, 5), (2, 6)]]), Continuous())
+    run.run(2)
+    with pytest.raises(InputDiffers) as refused:
+        run.query.run(1, [orders(rows)])
+    assert ("trailmark truncate --to-batch 0" in refused.value.fix) is helps
+
+
 def test_other_rows_for_a_batch_whose_input_alone_was_published_are_refused() -> None:
     case = count_case([[(1, 5), (2, 6)], [(3, 1)]])
     run = Followed(case, Continuous())

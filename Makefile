@@ -49,8 +49,12 @@ chromium: setup ## Install a browser for the tests of the page, where that may b
 azurite: setup ## Install an emulator for the tests of az://, where that may be
 	@$(BIN)/python -m build_support.azurite
 
+.PHONY: kafka
+kafka: java ## Install a Kafka broker and Spark's connector for tests, where that may be
+	@$(SPARK) $(BIN)/python -m build_support.kafka
+
 .PHONY: test
-test: lint chromium azurite $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
+test: lint chromium azurite kafka $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: wheels

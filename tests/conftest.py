@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from build_support.kafka import connector_jars
 from tests.support.pairing_kind import known_pairings
 from tests.support.spark_java import LIGHT_CHECKPOINT, spark_home, submit_arguments
 
@@ -47,6 +48,7 @@ _LONG = (
     "spark/test_driver_kills.py",
     "spark/test_long_run.py",
     "spark/test_apply_kills.py",
+    "spark/test_kafka.py",
     "e2e/test_scripts.py",
     "e2e/test_readme.py",
     "e2e/test_demo.py",
@@ -96,7 +98,8 @@ def pairing_kind() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark as it comes, but for what keeps it quick, quiet and inside its own directory."""
+    """Spark as it comes, but for what keeps it quick, quiet and inside its own directory, and for
+    its connector to Kafka, which a session cannot get later."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     place = tmp_path_factory.mktemp("spark")
     session = (
@@ -108,6 +111,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(place / "local"))
         .config("spark.sql.warehouse.dir", str(place / "warehouse"))
         .config("spark.sql.session.timeZone", "Pacific/Chatham")
+        .config("spark.jars", ",".join(connector_jars()))
         .config(map={**LIGHT_CHECKPOINT})
         .getOrCreate()
     )

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 import trailmark as tm
 
-_EXAMPLES = Path(__file__).parents[2] / "examples"
+_ROOT = Path(__file__).parents[2]
+_EXAMPLES = _ROOT / "examples"
 _PATIENCE_S = 300
 #: A path as the scripts write it; their argument is one of these words, too.
 _PATH = re.compile(r'"((?:in|out|history|logs|ckpt|streams)(?:/\w+)?)"(?! in)')
@@ -40,6 +41,13 @@ def test_every_example_is_named_and_run() -> None:
     assert files == named
     here = Path(__file__).read_text()
     assert [name for name in files if name not in here] == []
+
+
+@pytest.mark.parametrize(("page", "name"), [("kafka.md", "through_kafka.py")])
+def test_a_page_prints_an_example_as_it_is(page: str, name: str) -> None:
+    """And tests/spark/test_kafka.py runs the one that needs a broker."""
+    _, _, code = (_EXAMPLES / name).read_text().partition('"""\n\n')
+    assert f"```python\n{code}```" in (_ROOT / "docs" / page).read_text()
 
 
 def test_a_scheduled_job_and_a_database_have_every_result_once(

@@ -22,6 +22,7 @@ _RUN = {
     "docs/answers-on-time.md": {"test_answers_page.py": 5},
     "docs/high-availability.md": {"test_high_availability_page.py": 3},
     "docs/joins.md": {"test_joins_page.py": 6},
+    "docs/kafka.md": {"test_examples.py": 1, "../spark/test_kafka.py": 2},
     "docs/recovery.md": {"test_pages.py": 8},
     "docs/spark.md": {"test_spark_docs.py": 2},
     "docs/streams.md": {"test_boundaries_page.py": 2, "test_state_page.py": 2, "test_pages.py": 4},

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -127,6 +127,13 @@ class Application:
         application._begin(directory, "tests.support.standby_query", config, wrapper)
         return application
 
+    @classmethod
+    def of_script(cls, directory: Path, script: Path, env: Mapping[str, str]) -> Application:
+        """A script of a user's, in the directory that it is started in."""
+        application = cls.__new__(cls)
+        application._start(directory, [sys.executable, str(script)], directory, env)
+        return application
+
     def _begin(
         self,
         directory: Path,
@@ -137,14 +144,20 @@ class Application:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "config.json"
         config.write(path)
+        command = [*wrapper, sys.executable, "-m", module, str(path)]
+        self._start(directory, command, _REPOSITORY, environment())
+
+    def _start(
+        self, directory: Path, command: Sequence[str], cwd: Path, env: Mapping[str, str]
+    ) -> None:
         self._said: list[str] = []
         self._rounds = 0  # that of the configuration
         self._errors = directory / "stderr"
         with open(self._errors, "ab") as errors:
             self._process = subprocess.Popen(
-                [*wrapper, sys.executable, "-m", module, str(path)],
-                cwd=_REPOSITORY,
-                env=environment(),
+                command,
+                cwd=cwd,
+                env=env,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

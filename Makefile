@@ -147,6 +147,10 @@ bench-standby: java ## From kill -9 to the next result, with a standby and witho
 bench-cluster: java ## Warm states and cost of a batch on a cluster of namespaces; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.cluster
 
+.PHONY: bench-scaling
+bench-scaling: java ## What a batch and a task cost, and times for up to 1,000 buckets and 100 hosts by a model
+	$(SPARK) $(BIN)/python -m bench.scaling --measure
+
 .PHONY: bench-streams
 bench-streams: java ## Speed of persistent streams against Parquet; exit code 1 if any is short
 	$(SPARK) $(BIN)/python -m bench.streams

@@ -32,7 +32,7 @@ from trailmark.log import open_storage, read_meta
 
 _PROJECT = Path(__file__).parents[1]
 _CHILD = (sys.executable, "-m", "bench.cluster_child")
-_SET = {"spark.shuffle.reduceLocality.enabled": "false"}
+SET = {"spark.shuffle.reduceLocality.enabled": "false"}
 _UNSET: Mapping[str, str] = {}
 #: The batch in which a worker is killed, at the earliest.
 _KILLED_AFTER = 60
@@ -86,7 +86,7 @@ class Place:
 
 
 def time_per_batch(report: Report, place: Place, rounds: int) -> None:
-    times = json.loads(place.run(_SET, "batch", str(rounds)).splitlines()[-1])
+    times = json.loads(place.run(SET, "batch", str(rounds)).splitlines()[-1])
     ratio = median(a / b for a, b in zip(times["ours"], times["pass"], strict=True))
     report.add(Figure("time, ours / pass-through, 1,000,000 tuples", ratio, "x", 1.25))
     for name, each in times.items():
@@ -94,7 +94,7 @@ def time_per_batch(report: Report, place: Place, rounds: int) -> None:
 
 
 def warm_share(report: Report, place: Place) -> None:
-    for name, settings, least in (("set", _SET, 95.0), ("unset", _UNSET, None)):
+    for name, settings, least in (("set", SET, 95.0), ("unset", _UNSET, None)):
         place.run(settings, "count", name)
         cold = place.cold(name)[1:]  # nothing is known before the first
         share = 100 * (1 - sum(cold) / (len(cold) * BUCKETS))
@@ -104,7 +104,7 @@ def warm_share(report: Report, place: Place) -> None:
 
 def after_a_kill(report: Report, place: Place) -> None:
     commits = place.home / "killed" / "checkpoint" / "commits"
-    with place.driver_of(_SET, "count", "killed") as driver:
+    with place.driver_of(SET, "count", "killed") as driver:
         wait_until("it is warm", (commits / str(_KILLED_AFTER)).exists, _PATIENCE_S)
         place.cluster.kill(0)
         killed_in = max(int(each.name) for each in commits.iterdir() if each.name.isdigit()) + 1

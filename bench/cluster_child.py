@@ -1,8 +1,9 @@
 """A driver for `bench.cluster`, on a host of a cluster.
 
 ``python -m bench.cluster_child HOME batch ROUNDS`` compares times per batch, and prints them as
-JSON; ``python -m bench.cluster_child HOME count NAME`` counts small batches to their end. ``HOME``
-has ``settings.json``, what the session is started with.
+JSON; so does ``grow`` with those of few and many buckets (see `bench.scaling.batches`).
+``python -m bench.cluster_child HOME count NAME`` counts small batches to their end. ``HOME`` has
+``settings.json``, what the session is started with.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import trailmark as tm
 from bench.batch_files import read_batches, run_to_end
+from bench.scaling.batches import batch_times
 from bench.session import start_session
 from bench.spark import WORKLOADS, Workload, take_turns
 
@@ -42,6 +44,8 @@ def main(home: Path, task: str, word: str) -> int:
     spark = start_session(settings=settings)
     if task == "batch":
         print(json.dumps(take_turns(spark, WORKLOADS[0], home / "batch", int(word))))
+    elif task == "grow":
+        print(json.dumps(batch_times(spark, home / "grow", int(word))))
     else:
         count(spark, home, word)
     spark.stop()

@@ -82,14 +82,14 @@ WORKLOADS = (
 )
 
 
-def ours(df: DataFrame, work: Workload, path: Path) -> DataFrame:
+def ours(df: DataFrame, work: Workload, path: Path, buckets: int = BUCKETS) -> DataFrame:
     return tm.aggregate(
         df,
         by="item_id",
         window=tm.count_window(work.window),
         values={"avg_price": tm.avg("item_price")},
         path=path,
-        buckets=BUCKETS,
+        buckets=buckets,
         checkpoint=CONTINUOUS,
     )
 

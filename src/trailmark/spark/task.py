@@ -107,7 +107,7 @@ def run_micro_batch(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     number: int | None = None
     try:
         number, rows, tentative = take_rows(plan, batches)
-        report = _run_bucket(plan, storage, query_id, batch, number, rows, tentative)
+        report = run_bucket(plan, storage, query_id, batch, number, rows, tentative)
     except TrailmarkError as error:
         _log.debug("bucket %s, batch %d", number, batch, exc_info=True)
         leave_refusal(storage, error, query_id, batch, number)
@@ -146,7 +146,7 @@ def _as_united(plan: Plan, rows: PortRows) -> PortRows:
     return PortRows(tuple(tables), rows.order)
 
 
-def _run_bucket(
+def run_bucket(
     plan: Plan,
     storage: Storage,
     query_id: str,

@@ -11,7 +11,7 @@ from tests.support.object_store import new_bucket, s3_server, use_s3
 from tests.support.s3_cases import LIVES, run_planned, run_s3_case
 from tests.support.s3_proxy import LOST, Fault, Proxy, proxy_before
 from tests.support.seeds import seeds
-from trailmark.errors import StorageError
+from trailmark.errors import SettingError, StorageError
 from trailmark.log import Storage, open_storage
 from trailmark.log.storage.object_store import ObjectStorage
 
@@ -135,3 +135,34 @@ def test_a_put_may_take_minutes_and_variables_say_how_long(
         "connect_timeout": "10 seconds",
         "timeout": "20 minutes",
     }
+
+
+def test_variables_say_how_often_a_request_is_repeated(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_bucket()
+    proxy.begin(lambda number, method: Fault.THROTTLED)
+    for most in (0, 2):
+        monkeypatch.setenv("AWS_MAX_RETRIES", str(most))
+        proxy.begin(proxy.plan)
+        with pytest.raises(StorageError):
+            open_storage(url).exists("in/a")
+        assert proxy.requests == 2 * (1 + most), "all of it is tried once more"
+    monkeypatch.setenv("AWS_MAX_RETRIES", "1000")
+    monkeypatch.setenv("AWS_RETRY_TIMEOUT", "300 ms")
+    proxy.begin(proxy.plan)
+    with pytest.raises(StorageError):
+        open_storage(url).exists("in/a")
+    assert proxy.requests < 20, "for so long, and no longer"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("AWS_MAX_RETRIES", "-1"), ("AWS_MAX_RETRIES", "often"), ("AWS_RETRY_TIMEOUT", "long")],
+)
+def test_retries_that_are_misspelt_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingError, match=name):
+        open_storage("s3://bucket/prefix")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trailmark.errors import SettingError
 from trailmark.log.storage.providers import Provider
+from trailmark.settings import parse_duration
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -73,12 +74,12 @@ def connect(url: str, provider: Provider, patience_us: int | None = None) -> Obj
     api = import_obstore()
     found = {name: os.environ.get(f"{provider.variables}{name.upper()}") for name in _OPTIONS}
     options: dict[str, Any] = _DEFAULTS | {k: v for k, v in found.items() if v is not None}
-    retries = _RETRIES
+    retries = _asked_retries(provider)
     if patience_us is not None:
         patience = timedelta(microseconds=patience_us)
         options["timeout"] = patience
         pauses = {**_RETRIES["backoff"], "max_backoff": patience / _SHORT_PAUSES}
-        retries = {**_RETRIES, "retry_timeout": patience, "backoff": pauses}
+        retries = {**retries, "retry_timeout": patience, "backoff": pauses}
     try:
         store: ObjectStore = api.store.from_url(url, client_options=options, retry_config=retries)
     except api.exceptions.BaseError as error:
@@ -89,6 +90,27 @@ def connect(url: str, provider: Provider, patience_us: int | None = None) -> Obj
         ) from error
     _warn(provider)
     return store
+
+
+def _asked_retries(provider: Provider) -> dict[str, Any]:
+    """How often and for how long a request is repeated, as ``AWS_MAX_RETRIES`` and
+    ``AWS_RETRY_TIMEOUT`` or their like say."""
+    retries = dict(_RETRIES)
+    name = f"{provider.variables}MAX_RETRIES"
+    most = os.environ.get(name)
+    if most is not None:
+        if not (most.isascii() and most.isdigit()):
+            raise SettingError(
+                f"{most!r} is not a number of retries.",
+                where=name,
+                fix="Write a number, 0 or more.",
+            )
+        retries["max_retries"] = int(most)
+    name = f"{provider.variables}RETRY_TIMEOUT"
+    longest = os.environ.get(name)
+    if longest is not None:
+        retries["retry_timeout"] = timedelta(microseconds=parse_duration(longest, name))
+    return retries
 
 
 def _warn(provider: Provider) -> None:

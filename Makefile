@@ -53,8 +53,12 @@ azurite: setup ## Install an emulator for the tests of az://, where that may be
 kafka: java ## Install a Kafka broker and Spark's connector for tests, where that may be
 	@$(SPARK) $(BIN)/python -m build_support.kafka
 
+.PHONY: hadoop-aws
+hadoop-aws: java ## Fetch what tests of Spark's checkpoint on S3 need (19 MB), where that may be
+	@$(SPARK) $(BIN)/python build_support/hadoop_aws.py
+
 .PHONY: test
-test: lint chromium azurite kafka $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
+test: lint chromium azurite kafka hadoop-aws $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: wheels

@@ -129,6 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
             if name.lower() not in ("content-length", "transfer-encoding", "connection"):
                 self.send_header(name, value)
         is_head = self.command == "HEAD"
+        if is_head:
+            content = b""  # whatever is sent behind the headers counts as the next answer
         lengths = {name.lower(): value for name, value in headers.items()}
         size = lengths.get("content-length", "0") if is_head else str(len(content))
         self.send_header("Content-Length", size)

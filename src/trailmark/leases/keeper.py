@@ -45,16 +45,32 @@ class Keeper:
         Where the lease is, for people.
     storage, holder, term_us
         As of `Lease`.
+    unused_us
+        It is given back when nobody has asked for it (`ask`) for so long: whoever it is for hangs,
+        or is gone. None keeps it whatever happens.
+    now_us
+        Measures how long nothing has changed.
     """
 
-    def __init__(self, path: str, storage: Storage, holder: Holder, term_us: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        storage: Storage,
+        holder: Holder,
+        term_us: int,
+        *,
+        unused_us: int | None = None,
+        now_us: MonotonicClock = boot_us,
+    ) -> None:
         self.holder = holder
         self._path = redacted(path)
         self._storage = storage
         self._term_us = term_us
         self._beat_us = min(max(_SHORTEST_BEAT_US, term_us), _LONGEST_BEAT_US)
-        self._lease = Lease(storage, holder, term_us)
-        self._sweeper = Sweeper(storage, term_us, boot_us)
+        self._unused_us = unused_us
+        self._now_us = now_us
+        self._lease = Lease(storage, holder, term_us, now_us=now_us)
+        self._sweeper = Sweeper(storage, term_us, now_us)
         self._state = Keeping.WAITING
         self._changed = threading.Condition()
         self._ends = threading.Event()
@@ -62,11 +78,10 @@ class Keeper:
         self._readiness = ""
         self._beats = 0
         self._beaten_us: float | None = None
-        self._swept_us = boot_us()
+        self._swept_us = self._used_us = now_us()
         self._problem = ""
-        self._waits_for: str | None = None
+        self._told_of: str | None = None
         self._asked = self._answered = 0
-        self._now_us: MonotonicClock = boot_us
         self._thread = threading.Thread(target=self._run, name="trailmark lease", daemon=True)
 
     @property
@@ -88,9 +103,25 @@ class Keeper:
         seen = self._lease.seen
         return None if seen is None else seen.holder
 
+    @property
+    def waits_for(self) -> Holder | None:
+        """Who has the lease that is waited for; None if nobody has, or that is not known."""
+        seen = self._lease.seen
+        return None if seen is None or seen.is_released or seen.problem else seen.holder
+
+    @property
+    def problem(self) -> str:
+        """Why the lease could not be looked at when that was tried last; empty if it could."""
+        return self._problem
+
     def start(self) -> None:
         """Begins to wait."""
         self._thread.start()
+
+    def ask(self) -> bool:
+        """Whether the lease is this process's; it is kept, or waited for, for those who ask."""
+        self._used_us = self._now_us()
+        return self.is_held
 
     def say_ready(self, readiness: str) -> None:
         """What those who look are told of one that waits."""
@@ -123,11 +154,8 @@ class Keeper:
         try:
             if self._thread.is_alive():
                 _log.warning("lease %s: not given back, it runs out: no answer", self._path)
-            elif self._state is Keeping.HELD:
-                self._lease.release()
-                _log.info("lease %s: given back by %s", self._path, self.holder)
             else:
-                say_not_waiting(self._storage, self.holder)
+                self._let_go()
         except TrailmarkError as error:
             _log.warning("lease %s: not given back, it runs out: %s", self._path, error.line)
         self._become(Keeping.ENDED)
@@ -137,19 +165,46 @@ class Keeper:
             self._state = state
             self._changed.notify_all()
 
+    def _let_go(self) -> None:
+        if self._state is Keeping.HELD:
+            self._lease.release()
+            _log.info("lease %s: given back by %s", self._path, self.holder)
+        else:
+            say_not_waiting(self._storage, self.holder)
+
     def _run(self) -> None:
-        while not self._ends.is_set() and self._state is not Keeping.LOST:
+        while not self._ends.is_set() and self._state in (Keeping.WAITING, Keeping.HELD):
             began_us = self._now_us()
-            try:
-                pause_us = self._keep() if self._state is Keeping.HELD else self._wait()
-                self._problem = ""
-            except TrailmarkError as error:
-                pause_us = self._term_us / _LOOKS
-                self._complain(error)
+            pause_us = self.step()
             # From when it began: a slow storage must not make renewals rare.
             spent_us = self._now_us() - began_us
             self._woken.wait(max(0.0, pause_us - spent_us) / SECOND)
             self._woken.clear()  # now: why it was woken is looked at next
+
+    def step(self) -> float:
+        """Does what is due, for those who have a thread of their own for it; returns after how many
+        microseconds something is due again."""
+        try:
+            pause_us = self._step()
+            self._problem = ""
+        except TrailmarkError as error:
+            pause_us = self._term_us / _LOOKS
+            self._complain(error)
+        return pause_us
+
+    def _step(self) -> float:
+        unused_us = self._now_us() - self._used_us
+        if self._unused_us is not None and unused_us > self._unused_us:
+            self._let_go()
+            _log.warning(
+                "lease %s: %s has not asked for it for %s, and does not wait or keep it any longer",
+                self._path,
+                self.holder,
+                units.duration(unused_us),
+            )
+            self._become(Keeping.ENDED)
+            return 0.0
+        return self._keep() if self._state is Keeping.HELD else self._wait()
 
     def _wait(self) -> float:
         self._beat()
@@ -202,8 +257,8 @@ class Keeper:
     def _tell_waiting(self) -> None:
         seen = self._lease.seen
         token = "" if seen is None else seen.holder.token
-        if token and token != self._waits_for:
-            self._waits_for = token
+        if token and token != self._told_of:
+            self._told_of = token
             assert seen is not None, "has a holder"
             _log.info("lease %s: %s waits; %s has it", self._path, self.holder, seen.holder)
 

@@ -41,18 +41,20 @@ def is_lease(storage: Storage) -> bool:
     return storage.exists(LEASE_PATH)
 
 
-def open_lease(path: str | os.PathLike[str], term_us: int | None = None) -> tuple[str, Storage]:
+def open_lease(
+    path: str | os.PathLike[str], term_us: int | None = None, *, argument: str = "lease"
+) -> tuple[str, Storage]:
     """The full path of a lease and its storage; it is begun if nothing is there.
 
     ``term_us`` is for whoever wants to have it: an answer that takes longer is of no use to them.
-    Without it, others are only looked at.
+    Without it, others are only looked at. ``argument`` is what users call it.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise SettingError(
-            f"lease must be a directory or URL, got {path!r}.",
-            where="lease",
-            fix="For example lease='/shared/orders.lease' or 's3://bucket/orders.lease'. All that "
-            "take part have to reach it.",
+            f"{argument} must be a directory or URL, got {path!r}.",
+            where=argument,
+            fix=f"For example {argument}='/shared/orders.lease' or 's3://bucket/orders.lease'. All "
+            "that take part have to reach it.",
         )
     given = os.fspath(path)
     full = absolute(given)
@@ -65,7 +67,7 @@ def open_lease(path: str | os.PathLike[str], term_us: int | None = None) -> tupl
         )
     storage = open_lease_storage(full, term_us)
     if not is_lease(storage):
-        _check_apart(full, storage)
+        _check_apart(full, storage, argument)
         storage.publish(LEASE_PATH, [dump_guarded({"version": _VERSION}, "lease")])
     check_version(storage)
     return full, storage
@@ -93,20 +95,20 @@ def absolute(path: str) -> str:
     return path if is_url(path) else full_path(path)
 
 
-def _check_apart(path: str, storage: Storage) -> None:
+def _check_apart(path: str, storage: Storage, argument: str) -> None:
     """Refuses a place that is something else's."""
     for place in [path, *_above(path)]:
         if _holds_logs(place, is_own=place == path):
             inside = "the same path as" if place == path else "inside of"
             raise SettingError(
                 f"The lease would be {inside} the logs at {redacted(place)}.",
-                where="lease",
+                where=argument,
                 fix="Give it a directory of its own, beside them.",
             )
     if any(storage.list(name) for name in _OF_SPARK):
         raise SettingError(
             f"{redacted(path)} is a checkpoint of Spark.",
-            where="lease",
+            where=argument,
             fix="Give the lease a directory of its own, beside it.",
         )
 

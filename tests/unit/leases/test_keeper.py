@@ -109,6 +109,25 @@ def test_whoever_asks_is_told_at_once_however_long_a_term_is(tmp_path: Path) -> 
         keeper.end()
 
 
+def test_one_that_nobody_asks_for_is_given_back_and_waited_for_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, storage = open_lease(tmp_path / "lease")
+    a, b = (
+        Keeper(path, storage, Holder(name * 32, name, "host", 1), _TERM_US, unused_us=SECOND)
+        for name in "ab"
+    )
+    a.start()
+    wait_until("it has it", a.ask, 30)
+    b.start()
+    wait_until("both end", lambda: a.state is b.state is Keeping.ENDED, 30)
+    newest = newest_term(storage)
+    assert newest is not None
+    assert newest.is_released
+    assert not a.ask()
+    assert sum("has not asked for it for" in line for line in caplog.messages) == 2
+
+
 def test_one_that_waits_and_is_cut_off_changes_nothing(pair: _Pair) -> None:
     a, b = pair.keepers
     pair.cables[1].is_cut = True

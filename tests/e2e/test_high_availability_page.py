@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 import trailmark as tm
 from tests.support.spark_runs import wait_until
-from trailmark.leases import newest_term, open_lease
+from trailmark.leases import is_lease, newest_term, open_lease
+from trailmark.log import LocalStorage
 
 _PAGE = Path(__file__).parents[2] / "docs" / "high-availability.md"
 
@@ -39,7 +40,7 @@ def _codes(tmp_path: Path) -> list[str]:
 def test_the_script_answers_hands_over_and_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    code, _, _ = _codes(tmp_path)
+    code, *_ = _codes(tmp_path)
     _orders(tmp_path)
 
     def is_answered() -> bool:
@@ -67,26 +68,34 @@ def test_the_script_answers_hands_over_and_leaves_nothing_behind(
     assert term.is_released
 
 
-def test_replicas_are_followed_as_the_page_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, replica, reader = _codes(tmp_path)
+def _streams(root: Path) -> None:
     kind = pa.timestamp("us", "UTC")
     schema = pa.schema([("at", kind), ("item", pa.int32())])
     for name in ("eu", "us"):
         writer = tm.stream_writer(
-            tmp_path / "shop" / name, schema, name=name, time_column="at", delay="0 seconds"
+            root / "shop" / name, schema, name=name, time_column="at", delay="0 seconds"
         )
         times = pa.array([n * 1_000_000 for n in range(100)]).cast(kind)
         items = pa.array([n % 3 for n in range(100)], pa.int32())
         writer.append(pa.table([times, items], schema=schema))
         writer.heartbeat(datetime.fromtimestamp(100, timezone.utc))
 
+
+def _run(code: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(code, str(_PAGE), "exec"), names)
+    return names
+
+
+def test_replicas_are_followed_as_the_page_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, replica, reader, *_ = _codes(tmp_path)
+    _streams(tmp_path)
+
     def run(code: str, name: str) -> None:
         monkeypatch.setattr("sys.argv", ["replica.py", name])
-        names: dict[str, Any] = {}
-        exec(compile(code, str(_PAGE), "exec"), names)
-        names["query"].awaitTermination()
+        _run(code)["query"].awaitTermination()
 
     run(replica, "a")
     run(reader, "")
@@ -96,3 +105,10 @@ def test_replicas_are_followed_as_the_page_says(
     found = spark.read.parquet(f"{tmp_path}/shop/results")
     assert found.count() == 10 * 3
     assert found.agg({"n": "sum"}).collect()[0][0] == 200
+
+
+def test_replicas_take_turns_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
+    *_, turns = _codes(tmp_path)
+    _streams(tmp_path)
+    assert "tentative" in _run(turns)["orders"].columns
+    assert is_lease(LocalStorage(tmp_path / "shop/turns.lease"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from trailmark.streams.union.deciding import Deciding, tentative_range
 from trailmark.streams.union.decision import NOTHING_YET, Decision
 from trailmark.streams.union.inputs import UnionInput
 from trailmark.streams.union.rows import Piece, read_stretch, stretches
+from trailmark.streams.union.turns import Turns
 from trailmark.streams.view import StreamView, open_view
 from trailmark.streams.writer import StreamWriter
 from trailmark.testing.disk import SimulatedDisk
@@ -86,6 +87,8 @@ class PlainAnswers:
     stood: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     #: What was released.
     given_out: set[int] = field(default_factory=set)
+    #: Whether it is its turn to correct; None if it takes no turns.
+    has_turn: Callable[[], bool] | None = None
 
     @property
     def boundaries(self) -> list[int | None]:
@@ -118,6 +121,23 @@ class PlainAnswers:
 
     @property
     def complete(self) -> int | None:
+        """The slice that all streams have come to; nothing more than is released while it waits."""
+        return self.union.released if self.waits else self.all_complete
+
+    @property
+    def waits(self) -> bool:
+        """Whether all streams are back, and it is not its turn to correct."""
+        if self.has_turn is None or self.until is None or self.has_ended:
+            return False
+        return not is_less(self.all_complete, self.until) and not self.has_turn()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether new rows wait until what was tentative is replaced."""
+        return self.until is not None and self.choice == "suspend"
+
+    @property
+    def all_complete(self) -> int | None:
         """The slice that all streams have come to."""
         known = [each for each in self.boundaries if each is not None]
         return min(known) if len(known) == len(self.boundaries) else None
@@ -228,6 +248,7 @@ class PlainAnswers:
         assert set(after.unreachable) == {str(place) for place in self.away}
         assert set(after.idle) == {str(place) for place in self.idle}
         assert not self.away or self.answering is not None, "it waits for all"
+        assert after.waits_for_turn == self.waits
         low = high = None
         if self.answering is not None and not self.has_ended:
             low, high = self.must(), self.may(now)
@@ -295,6 +316,9 @@ class PlainAnswers:
             return
         is_missing = is_less(self.complete, ahead.until_us)
         assert after.phase is (Phase.UP_FAILURE if is_missing else Phase.STABILIZATION)
+        if self.has_turn is not None and not self.has_ended and not is_missing:
+            assert after.turn is not None
+            assert after.turn.is_own
         behind = [
             n
             for n, each in enumerate(self.boundaries)
@@ -401,6 +425,8 @@ class Life:
         Of the writers of every stream; None of one that promises nothing.
     decisions_per_look
         How many there are before time goes on; None goes on when there are none left.
+    turns, has_turn
+        Makes those that a process of this union takes with its replicas; and whether it has one.
     """
 
     def __init__(
@@ -415,6 +441,8 @@ class Life:
         is_thinned: bool = False,
         trims: bool = False,
         idle_after: int | None = None,
+        turns: Callable[[], Turns] | None = None,
+        has_turn: Callable[[], bool] | None = None,
     ) -> None:
         self.now, self.clock = 1_000 * LOOK, SetClock()
         retention = Retention(None, None, 1) if trims else None
@@ -428,7 +456,10 @@ class Life:
             self.sources.append(Source(stream, line, PlainInput(delay), each))
         plain = PlainUnion([each.plain for each in self.sources], interval)
         idleness = PlainIdleness(plain.inputs, idle_after)
-        self.oracle = PlainAnswers(plain, answering, idleness, most_rows, is_thinned)
+        self.oracle = PlainAnswers(
+            plain, answering, idleness, most_rows, is_thinned, has_turn=has_turn
+        )
+        self._turns = turns
         self.decision = NOTHING_YET
         self.stable: list[UnionRow] = []
         self.tentative: list[Given] = []  # ever
@@ -509,6 +540,7 @@ class Life:
             now_us=lambda: self.now,
             clock=self.clock,
             hands=None if answering is None else self._hands,
+            turns=None if self._turns is None else self._turns(),
         )
         self.oracle.restart(answering)
         for place in self.oracle.away:

@@ -42,6 +42,8 @@ def _state(status: UnionStatus) -> tuple[State, str]:
     missing = () if status.decision.ahead is None else status.decision.ahead.missing
     if phase is Phase.STABLE:
         return "good", phase.value
+    if status.decision.waits_for_turn and not missing:
+        return "warning", f"{phase.value}, waits for its turn"
     return "warning", f"{phase.value}, without {', '.join(missing)}" if missing else phase.value
 
 
@@ -55,6 +57,8 @@ def _facts(status: UnionStatus) -> Iterator[tuple[str, Cell]]:
     if decision.ahead is not None:
         yield "Tentative up to", (units.moment(decision.ahead.until_us), "warning")
         yield "Tentative since", ago(decision.ahead.began_us, status.looked_us)
+    if decision.turn is not None:
+        yield "Turn", decision.turn.line
     yield "Late rows", f"{decision.late_rows:,}"
 
 

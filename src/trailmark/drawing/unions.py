@@ -41,13 +41,14 @@ def _position(status: UnionStatus) -> str:
 
 def _phase(status: UnionStatus) -> list[str]:
     """What is tentative, where something is."""
-    ahead = status.decision.ahead
+    ahead, turn = status.decision.ahead, status.decision.turn
+    whose = "" if turn is None else f"; {turn.line}"
     if ahead is None:
-        return []
+        return [f"STABLE, and catches up{whose}"] if turn is not None else []
     ago = units.duration(max(0, status.looked_us - ahead.began_us))
     missing = f", without {', '.join(ahead.missing)}" if ahead.missing else ""
     until = units.moment(ahead.until_us)
-    return [f"{ahead.phase.value} for {ago}: tentative up to {until}{missing}"]
+    return [f"{ahead.phase.value} for {ago}: tentative up to {until}{missing}{whose}"]
 
 
 def _row(each: InputStatus) -> list[Cell]:

@@ -25,6 +25,7 @@ from trailmark.spark.internals import driver_directory
 from trailmark.spark.marked_by import MarkedBy, marking
 from trailmark.spark.own_sources import register_once
 from trailmark.spark.schemas import arrow_schema
+from trailmark.spark.turns import check_turns
 from trailmark.spark.union_columns import columns_of_streams, common_columns, stream_path
 from trailmark.spark.union_source import UnionOptions, UnionSource
 from trailmark.spark.workers import check_workers
@@ -54,6 +55,8 @@ def union(
     on_correction: OnCorrection = "process",
     give_up_after: str | timedelta | None = None,
     idle_after: str | timedelta | None = None,
+    turns: str | os.PathLike[str] | None = None,
+    term: str | timedelta | None = None,
 ) -> DataFrame:
     """Several streams as one, ordered by time.
 
@@ -103,6 +106,12 @@ def union(
         waited for: the others go on, and what comes to it later and is older than what they have
         released is late. With its next rows it counts again. Inputs with promises are waited for
         all the same. Without it a silent input holds all others.
+    turns
+        With ``on_correction="suspend"``, and replicas that run the same query: a lease (directory
+        or ``s3://`` URL) that all of them reach. Whoever is to correct takes it first; the others
+        go on answering until it is their turn, and correct then.
+    term
+        How long the one whose turn it is may be silent before another one takes it: ``"1 second"``.
 
     Returns
     -------
@@ -136,6 +145,7 @@ def union(
         _most_rows(max_rows_per_trigger),
         answering,
         None if idle_after is None else parse_idle_after(idle_after, interval_us),
+        check_turns(turns, term, answering, paths.absolute(path, directory), directory),
     )
     _check_path(options, schema, stored)
     register_once(session, UnionSource)

@@ -21,6 +21,7 @@ from trailmark.errors import DamagedSegment, MissingSegment, OtherQuery
 from trailmark.log import MonotonicClock, create_or_open, monotonic_us, open_storage
 from trailmark.log.storage.urls import redacted
 from trailmark.records import MARK
+from trailmark.settings import SECOND
 from trailmark.spark.limits import SupportsTriggerAvailableNow
 from trailmark.spark.parts import ROWS_AT_ONCE
 from trailmark.spark.schemas import arrow_schema, as_asked
@@ -33,6 +34,7 @@ from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import SOURCE, UnionDescription
 from trailmark.streams.union.inputs import UnionInput, loss_of_data, place_of
 from trailmark.streams.union.rows import Piece, Stretch, read_stretch, stretches
+from trailmark.streams.union.turns import Turns, TurnsAt
 from trailmark.streams.union.unreachable import keep_unreachable, read_unreachable
 from trailmark.streams.view import open_view
 
@@ -57,6 +59,7 @@ class UnionOptions:
     most_rows: int | None = None
     answering: Answering | None = None
     idle_after_us: int | None = None
+    turns: TurnsAt | None = None
 
     def to_options(self) -> dict[str, str]:
         """As Spark takes them."""
@@ -79,13 +82,16 @@ class UnionOptions:
             given["onCorrection"] = self.answering.on_correction
             if self.answering.give_up_us is not None:
                 given["giveUpAfter"] = str(self.answering.give_up_us)
+        if self.turns is not None:
+            given["turns"] = self.turns.path
+            given["term"] = str(self.turns.term_us)
         return given
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> UnionOptions:
         """From what Spark has."""
         most, within = options.get("mostRows"), options.get(ANSWER_WITHIN)
-        idle_after = options.get("idleAfter")
+        idle_after, turns = options.get("idleAfter"), options.get("turns")
         answering = None
         if within is not None:
             choices = options["onFailure"], options["onCorrection"]
@@ -102,6 +108,7 @@ class UnionOptions:
             None if most is None else int(most),
             answering,
             None if idle_after is None else int(idle_after),
+            None if turns is None else TurnsAt(turns, int(options["term"])),
         )
 
     def described(self, schema: pa.Schema) -> UnionDescription:
@@ -158,6 +165,7 @@ class _Opened:
             UnionInput(name, path, open_to_write(path), options.delay_us, options.reader)
             for name, path in options.paths.items()
         ]
+        self._turns = _turns(options)
         # Threads cost something, and whoever waits for all streams may look at one after another.
         self.deciding = Deciding(
             inputs,
@@ -167,6 +175,7 @@ class _Opened:
             idle_after_us=options.idle_after_us,
             now_us=now_us,
             hands=None if options.answering is None else InThreads(),
+            turns=self._turns,
         )
         self.decisions = Decisions(storage, start, planned)
         self._storage = storage
@@ -177,6 +186,11 @@ class _Opened:
         if self._unreachable != self.deciding.looking.unreachable:
             self._unreachable = dict(self.deciding.looking.unreachable)
             keep_unreachable(self._storage, self._unreachable)
+
+    def end(self) -> None:
+        """The query is over, or goes on elsewhere."""
+        if self._turns is not None:
+            self._turns.end()
 
 
 class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -278,7 +292,8 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._acknowledge(self._opened, Decision.from_json(end))
 
     def stop(self) -> None:
-        """Nothing is held."""
+        if self._opened is not None:
+            self._opened.end()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}  # tasks open what they read themselves
@@ -313,6 +328,14 @@ class UnionReader(spark.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _is_time_to_look(self) -> bool:
         return self._ends or self._next_look_us is None or self._now_us() >= self._next_look_us
+
+
+def _turns(options: UnionOptions) -> Turns | None:
+    if options.turns is None:
+        return None
+    assert options.answering is not None, "without tentative rows nothing is corrected"
+    patience_s = options.answering.look_us / SECOND
+    return Turns(options.turns, options.path, options.answering.within_us, patience_s)
 
 
 def _stretches(

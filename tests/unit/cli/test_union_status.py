@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from tests.support.streams import ORDERS, SECOND, batch_of, orders
 from tests.unit.cli.conftest import Run
 from trailmark.log import LocalStorage, create_or_open
 from trailmark.streams.asking import Unreached
+from trailmark.streams.union.ahead import Ahead, Edge, Phase
 from trailmark.streams.union.deciding import Deciding
-from trailmark.streams.union.decision import NOTHING_YET
+from trailmark.streams.union.decision import NOTHING_YET, Turn
 from trailmark.streams.union.decisions import Decisions
 from trailmark.streams.union.description import UnionDescription
 from trailmark.streams.union.inputs import UnionInput
@@ -70,6 +72,31 @@ def test_a_union_says_for_whom_it_waits(path: Path, run: Run) -> None:
         11 * SECOND,
     )
     assert told["inputs"]["eu"]["reached"]["boundary_us"] == 31 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("ahead", "turn", "expected"),
+    [
+        (
+            Ahead(12 * SECOND, 0, Phase.UP_FAILURE, (), 0, (Edge(12 * SECOND, 0),)),
+            Turn(False, "shop/b/union (host:7)"),
+            "01-01 00:00:12Z; waits for its turn, shop/b/union (host:7) has it",
+        ),
+        (
+            Ahead(12 * SECOND, 0, Phase.STABILIZATION, (), 0, (Edge(12 * SECOND, 0),)),
+            Turn(True),
+            "01-01 00:00:12Z; it is its turn",
+        ),
+        (None, Turn(True), "STABLE, and catches up; it is its turn"),
+    ],
+)
+def test_a_union_says_whose_turn_it_is_to_correct(
+    path: Path, run: Run, ahead: Ahead | None, turn: Turn, expected: str
+) -> None:
+    decided = replace(Deciding(_inputs(path), SECOND).next(NOTHING_YET), ahead=ahead, turn=turn)
+    Decisions(LocalStorage(path), NOTHING_YET).publish(NOTHING_YET, decided)
+    assert expected in run("status", path).out
+    assert run("status", path, "--json").json["turn"] == turn.to_json()
 
 
 def test_a_stream_that_is_idle_is_not_waited_for(path: Path, run: Run) -> None:

@@ -12,7 +12,7 @@ from trailmark.streams.times import EARLIEST, LATEST
 from trailmark.streams.union.ahead import Ahead, Phase, moved_on
 from trailmark.streams.union.answering import Answering, Pace, Patience
 from trailmark.streams.union.arrivals import Arrivals
-from trailmark.streams.union.decision import Decision, Reached
+from trailmark.streams.union.decision import Decision, Reached, Turn
 from trailmark.streams.union.idle import Idleness
 from trailmark.streams.union.inputs import Look, SeenBatch, UnionInput
 from trailmark.streams.union.looking import Looking, boundary_of
@@ -23,6 +23,7 @@ from trailmark.streams.union.telling import (
     tell_of_phases,
     tell_of_timeless,
 )
+from trailmark.streams.union.turns import Turns
 
 #: Single batches that are remembered beside those that follow one another.
 _MOST_EARLY = 16
@@ -50,6 +51,8 @@ class Deciding:
         The time of day, for those who look.
     hands
         Who looks at the streams. Without any they are looked at one after another.
+    turns
+        Those that it takes with its replicas, so that they do not suspend answers at the same time.
     """
 
     def __init__(
@@ -63,9 +66,11 @@ class Deciding:
         now_us: MonotonicClock = monotonic_us,
         clock: Clock = wall_clock_us,
         hands: Hands | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._inputs = inputs
         self._answering = answering
+        self._turns = turns
         self._now_us = now_us
         self._clock = clock
         self._ends = False
@@ -99,13 +104,17 @@ class Deciding:
         idle = frozenset() if self._ends else self._idleness.idle(looks, own, asked_us)
         boundaries = own if self._ends else self._idleness.lifted(own)
         complete_us = _least(boundaries)
+        turn = self._turn(start, complete_us)
+        if turn is not None and not turn.is_own:
+            complete_us = start.released_us  # it goes on answering as if they were not
         boundaries = {name: each for name, each in boundaries.items() if name not in idle}
         self._give_up(start, {name: known[name] for name in boundaries}, away)
         # How far one has come that has ended says nothing about others.
         going_on = [each for each in boundaries.values() if not has_ended(each)]
         due_us = self._due(looks, own, self._wait_us(start.ahead, complete_us))
         until_us = self._until(start, complete_us, going_on, due_us)
-        if not is_later(complete_us, start.released_us) and not is_later(until_us, start.until_us):
+        is_new = is_later(complete_us, start.released_us) or is_later(until_us, start.until_us)
+        if not is_new and not _begins_to_wait(turn, start):
             return start
         if self._answering is None and not self.looking.has_read(start, looks):
             return start
@@ -133,8 +142,10 @@ class Deciding:
             reached[name] = _reached(standing[name], look, seen[name], released_us)
         late_rows = start.late_rows + late
         resting = tuple(each.name for each in self._inputs if each.name in idle)
+        if ahead is None and is_through:
+            turn = None  # with this batch nothing waits any more
         found = Decision(
-            start.number + 1, released_us, reached, late_rows, ahead, tuple(away), resting
+            start.number + 1, released_us, reached, late_rows, ahead, tuple(away), resting, turn
         )
         tell_of_phases(start, found)
         self._portions.begin(start, found, seen)
@@ -177,6 +188,18 @@ class Deciding:
     def _reached(self, end: Decision) -> list[UnionInput]:
         """The inputs that a decision reads."""
         return [each for each in self._inputs if each.name not in end.unreachable]
+
+    def _turn(self, start: Decision, complete_us: int | None) -> Turn | None:
+        """Whether it is its turn to correct, where there is something to correct."""
+        if self._turns is None or self._ends:
+            return None  # whoever goes on with what is there answers nobody meanwhile
+        ahead = start.ahead
+        if ahead is not None and complete_us is not None and complete_us >= ahead.until_us:
+            return self._turns.ask()
+        if ahead is None and start.turn is not None:
+            return self._turns.keep()  # what has come during the correction still waits
+        self._turns.give_back()  # all is done, or streams are missing, and new rows do not wait
+        return None
 
     def _wait_us(self, ahead: Ahead | None, complete_us: int | None) -> int:
         """How long something waits."""
@@ -284,6 +307,11 @@ def tentative_range(start: Decision, end: Decision) -> tuple[int | None, int | N
         return None, None
     first_us = end.released_us if start.ahead is None else start.ahead.until_us
     return later(first_us, end.released_us), end.ahead.until_us
+
+
+def _begins_to_wait(turn: Turn | None, start: Decision) -> bool:
+    """Whether it is another's turn, and nobody knows yet that this one waits for it."""
+    return turn is not None and not turn.is_own and not start.waits_for_turn
 
 
 def _least(boundaries: Mapping[str, int | None]) -> int | None:

@@ -75,6 +75,44 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """Whether it was the turn of a union, of all replicas of it, to correct when it decided.
+
+    Parameters
+    ----------
+    is_own
+        Whether it was; else it waited, and went on answering.
+    whose
+        Whose it was then, for people; empty if that was not known.
+    problem
+        Why it could not be asked; empty if it could.
+    """
+
+    is_own: bool
+    whose: str = ""
+    problem: str = ""
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        if self.is_own:
+            return "it is its turn"
+        if self.problem:
+            return f"waits for its turn and cannot ask: {self.problem}"
+        return f"waits for its turn, {f'{self.whose} has it' if self.whose else 'nobody has it'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept, within a decision."""
+        return {"is_own": self.is_own, "problem": self.problem, "whose": self.whose}
+
+    @classmethod
+    def from_json(cls, stored: object) -> Turn:
+        """From what is kept; raises ``KeyError`` or ``ValueError``."""
+        body = object_of(stored)
+        return cls(body["is_own"] is True, text_of(body["whose"]), text_of(body["problem"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Up to where everything has been released, after so many batches.
 
@@ -95,6 +133,9 @@ class Decision:
         Streams that could not be reached: they stand where they stood, and nothing is read of them.
     idle
         Streams that were not waited for, because they promise nothing and had nothing new for long.
+    turn
+        Whether it was its turn to correct; None where there was nothing to correct, or there are no
+        turns.
     """
 
     number: int = NO_BATCH
@@ -104,6 +145,13 @@ class Decision:
     ahead: Ahead | None = None
     unreachable: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    turn: Turn | None = None
+
+    @property
+    def waits_for_turn(self) -> bool:
+        """Whether all streams were back, and what was tentative was not replaced yet because it was
+        another replica's turn."""
+        return self.turn is not None and not self.turn.is_own
 
     @property
     def phase(self) -> Phase:
@@ -129,6 +177,8 @@ class Decision:
             body["unreachable"] = list(self.unreachable)
         if self.idle:
             body["idle"] = list(self.idle)
+        if self.turn is not None:
+            body["turn"] = self.turn.to_json()
         return body
 
     @classmethod
@@ -144,6 +194,7 @@ class Decision:
             None if body.get("ahead") is None else Ahead.from_json(body["ahead"]),
             _names(body.get("unreachable", [])),
             _names(body.get("idle", [])),
+            None if body.get("turn") is None else Turn.from_json(body["turn"]),
         )
 
 

@@ -124,6 +124,7 @@ class UnionStatus:
             "late_rows": decision.late_rows,
             "phase": decision.phase.value,
             "ahead": None if decision.ahead is None else decision.ahead.to_json(),
+            "turn": None if decision.turn is None else decision.turn.to_json(),
             "waits_for": None if self.slowest is None else self.slowest.name,
             "idle": list(self.idle),
             "inputs": {each.name: _described(each) for each in self.inputs},

@@ -16,6 +16,9 @@ _log = logging.getLogger("trailmark")
 
 def tell_of_phases(start: Decision, end: Decision) -> None:
     """Every move from one phase to another, with its reason."""
+    if end.waits_for_turn and not start.waits_for_turn:
+        _tell_of_waiting(end)
+        return
     if start.phase is end.phase:
         return
     ahead = end.ahead
@@ -36,10 +39,22 @@ def tell_of_phases(start: Decision, end: Decision) -> None:
     else:
         _log.warning(
             "union: STABILIZATION. All streams are back; what is tentative from %s to %s is being "
-            "replaced.",
+            "replaced%s.",
             _time(end.released_us),
             _time(ahead.until_us),
+            "" if end.turn is None else ", in its turn among the replicas",
         )
+
+
+def _tell_of_waiting(end: Decision) -> None:
+    assert end.turn is not None
+    _log.warning(
+        "union: %s. All streams are back, and it %s. Until then it goes on answering, and what is "
+        "tentative from %s on is not replaced.",
+        end.phase.value,
+        end.turn.line,
+        _time(end.released_us),
+    )
 
 
 class TellOfStreams:

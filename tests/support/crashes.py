@@ -25,6 +25,7 @@ from tests.support.strategies import random_case
 from tests.support.whole import random_whole
 from trailmark.engine import upkeep
 from trailmark.log.storage import spares
+from trailmark.recovery import catching_up
 from trailmark.testing.disk import Crashed, SimulatedDisk
 
 
@@ -92,6 +93,36 @@ def run_counted_case(kind: str, seed: int) -> int:
                 run.query.stop()
         run.query.stop()
         return crashes
+
+
+def run_moving_case(kind: str, seed: int) -> int:
+    """Crashes of a query that moves between hosts, each with a cache of its own; returns how often
+    it went on from an older table."""
+    rng = random.Random(seed)
+    case = random_case(rng) if kind == "aggregate" else OTHER_KINDS[kind](rng)
+    with ExitStack() as stack:
+        stack.enter_context(reported(seed, case))
+        if rng.random() < 0.5:
+            stack.enter_context(kept_short())
+        if rng.random() < 0.7:
+            stack.enter_context(at_any_price())
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        policy, buckets = policy_for(rng, case), rng.choice((1, 1, 2))
+        query = Query(case, SimulatedDisk(), policy, buckets)
+        query.hosts = (place / "a", place / "b")
+        query.move(rng)
+        query.retain_batches = rng.choice((None, None, 2, 4))
+        stack.callback(query.stop)
+        plan = CrashPlan(rng, crash_chance=rng.choice((0.1, 0.3, 0.6)))
+        plan.run(query, Judge(case, query.buckets), change_policy=rng.random() < 0.3)
+        return plan.caught_up
+
+
+@contextmanager
+def at_any_price() -> Iterator[None]:
+    """Older tables are brought up to date even where a recovery would be quicker."""
+    with mock.patch.object(catching_up, "_cost_us", return_value=0.0):
+        yield
 
 
 def _run(seed: int, case: CrashCase, rng: random.Random) -> int:

@@ -77,6 +77,13 @@ class Query(Processes):
     cache_root: Path | None = None
     #: Where tables go that do not fit below ``cache_root``.
     spill_roots: tuple[Path, ...] = ()
+    #: The caches of the hosts that it may run on, each with what it left there.
+    hosts: tuple[Path, ...] = ()
+
+    def move(self, rng: random.Random) -> None:
+        """The next process may run on another host."""
+        if self.hosts:
+            self.cache_root = rng.choice(self.hosts)
 
     def cache(self) -> StateCache | None:
         return None if self.cache_root is None else StateCache(self.cache_root, *self.spill_roots)
@@ -140,6 +147,8 @@ class CrashPlan:
     rng: random.Random
     crash_chance: float = 0.5
     most_operations: int = 40
+    #: How often an older table was brought up to date.
+    caught_up: int = 0
 
     def run(self, query: Query, judge: Judge, *, change_policy: bool = False) -> int:
         """Runs all batches to the end, through every crash; returns how many there were."""
@@ -156,13 +165,16 @@ class CrashPlan:
                 except Crashed:
                     crashes += 1
                     self._restart(query)
+                    query.move(self.rng)
                     if change_policy:
                         query.policy = policy_for(self.rng, query.case)
             query.disk.relax()
+            self.caught_up += sum(report.caught_up is not None for report in reports)
             judge.check(query, batch, reports)
             judge.check_state(query, f"after batch {batch}")
-            if self.rng.random() < 0.2:
+            if self.rng.random() < (0.5 if query.hosts else 0.2):
                 query.stop()
+                query.move(self.rng)
             elif self.rng.random() < 0.1:
                 parts = query.case.split(self._deliver(query.case, rows), query.buckets)
                 again = query.run(batch, parts)

@@ -131,7 +131,7 @@ class Watched:
         twin.cache_root = None
         twin.loss = self.loss if loss is None else loss
         (bucket,) = twin.open()
-        state, report = bucket._keeper.open(self.next_batch)
+        state, report, _ = bucket._keeper.open(self.next_batch)
         assert report is not None
         found = self.case.states(self._operator, state.pieces)
         twin.stop()

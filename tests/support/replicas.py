@@ -167,6 +167,8 @@ class Replica:
     results: list[list[pa.RecordBatch]] = field(init=False)
     given: list[Fingerprint] = field(init=False)
     crashes: int = 0
+    #: How often an older table was brought up to date.
+    caught_up: int = 0
 
     def __post_init__(self) -> None:
         self.results = [[] for _ in range(self.buckets)]
@@ -190,10 +192,12 @@ class Replica:
             self.query.boundary_us = end
             parts = self.sliced.case.split(self._rows(begin, end), self.buckets)
             for number, report in enumerate(self._run(batch, parts)):
+                self.caught_up += report.caught_up is not None
                 self._judge(number, batch, report, end)
             self._check_states(batch)
             if self.rng.random() < 0.2:
                 self.query.stop()
+                self.query.move(self.rng)
             begin = end
             yield batch
         self.query.stop()
@@ -223,6 +227,7 @@ class Replica:
             except Crashed:
                 self.crashes += 1
                 self.query.stop()
+                self.query.move(self.rng)
                 if self.rng.random() < 0.5:
                     self.query.disk.kill()
                 else:

@@ -155,6 +155,8 @@ def _facts(status: OperatorStatus) -> Iterator[str]:
         most = units.some(sum(each.replay for each in losing), "tuple")
         yield f"loss              bounded: a recovery now would lose at most {most}"
     yield f"last recovery     {_recovery_text(status)}"
+    if status.older_table is not None:
+        yield f"last older table  {status.older_table}"
     buckets = status.buckets
     parts = [
         f"{name} {units.size(sum(log.bytes for log in logs))} in "

@@ -3,7 +3,7 @@
 A batch goes through six steps; `ingest` is the first, `operate` the others::
 
     1  publish the input segment
-    2  open the state: the cached table, else recover
+    2  open the state: the cached table, which may have to catch up; else recover
     3  process the batch; what is tentative of it, on a fork of the state
     4  choose footprints
     5  publish the output segment: the commit point
@@ -29,7 +29,7 @@ from trailmark.engine.forking import Answered, Forking, check_told
 from trailmark.engine.logs import OperatorLogs
 from trailmark.engine.losses import LossText, asked_loss, check_may_lose
 from trailmark.engine.numbers import RESULTS_GIVEN, given_after
-from trailmark.engine.opening import StateKeeper
+from trailmark.engine.opening import Opened, StateKeeper
 from trailmark.engine.output import logged_report, output_attributes, output_frames
 from trailmark.engine.policies import check_policy
 from trailmark.engine.ports import PortTimes, fingerprint_of, port_attributes
@@ -69,7 +69,7 @@ from trailmark.records import (
     Loss,
     SegmentLink,
 )
-from trailmark.recovery import InputHistory, RecoveryReport, batch_input
+from trailmark.recovery import InputHistory, batch_input
 from trailmark.state.cache import StateCache
 from trailmark.values import dataclass
 
@@ -314,7 +314,7 @@ class Bucket:
     def _operate(self, ingested: Ingested) -> BatchReport:
         batch = ingested.given.batch
         try:
-            state, recovery = self._keeper.open(batch)
+            state, recovery, caught_up = opened = self._keeper.open(batch)
             state.begin_change()
             given = self._checkpoints.prepare(ingested.given, state)
             started = self._now_us()
@@ -337,7 +337,7 @@ class Bucket:
                 None if state.results is None else given_after(state.results, outcome.results)
             )
             published = self._publish(
-                state, batch, ingested, outcome, chosen, account, recovery, answered, given_out
+                opened, batch, ingested, outcome, chosen, account, answered, given_out
             )
             if not published.created:
                 self._keeper.drop()
@@ -370,6 +370,7 @@ class Bucket:
             footprints_checked=chosen.checked,
             output_bytes=published.bytes,
             recovery=recovery,
+            caught_up=caught_up,
             tentative=None if answered is None else self.operator.publish(answered.results),
         )
 
@@ -383,24 +384,24 @@ class Bucket:
 
     def _publish(
         self,
-        state: BucketState,
+        opened: Opened,
         batch: int,
         ingested: Ingested,
         outcome: Outcome,
         chosen: Chosen,
         account: Account,
-        recovery: RecoveryReport | None,
         answered: Answered | None,
         given_out: Fingerprint | None,
     ) -> Published:
-        policy = self._checkpoints.policy
+        policy, state = self._checkpoints.policy, opened.state
         attributes = output_attributes(
             outcome,
             chosen,
             account,
             policy,
             state.rates,
-            recovery,
+            opened.recovery,
+            opened.caught_up,
             ingested.tentative,
             answered,
         )

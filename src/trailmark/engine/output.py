@@ -19,6 +19,7 @@ from trailmark.log.json_text import whole
 from trailmark.operators.protocol import AnyOperator, Outcome
 from trailmark.records import FrameKind
 from trailmark.recovery import RecoveryReport
+from trailmark.recovery.catching_up import CAUGHT_UP, CaughtUp
 
 
 def output_frames(
@@ -46,6 +47,7 @@ def output_attributes(
     policy: Policy,
     rates: Rates,
     recovery: RecoveryReport | None,
+    caught_up: CaughtUp | None = None,
     tentative: Tentative | None = None,
     answered: Answered | None = None,
 ) -> dict[str, Any]:
@@ -64,6 +66,8 @@ def output_attributes(
         attributes["decision"] = dict(chosen.choice.why)
     if recovery is not None:
         attributes["recovery"] = recovery.describe()
+    if caught_up is not None:
+        attributes[CAUGHT_UP] = caught_up.describe()
     if tentative is not None:
         attributes[TENTATIVE] = tentative.to_json()
     if answered is not None and answered.left_out:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from trailmark.checkpoint.account import Account
 from trailmark.recovery import RecoveryReport
+from trailmark.recovery.catching_up import CaughtUp
 from trailmark.values import dataclass
 
 
@@ -26,6 +27,8 @@ class BatchReport:
         The batch was in the log already, and these are the results that were logged then.
     recovery
         What a recovery did before the batch, if there was one.
+    caught_up
+        How an older table was brought up to the batch before, if one was.
     """
 
     batch: int
@@ -41,4 +44,5 @@ class BatchReport:
     output_bytes: int = 0
     was_logged: bool = False
     recovery: RecoveryReport | None = None
+    caught_up: CaughtUp | None = None
     tentative: pa.RecordBatch | None = None

@@ -13,6 +13,7 @@ from trailmark.engine.tentative import STABLE
 from trailmark.inspection.readers import ReaderStatus
 from trailmark.records import NO_BATCH
 from trailmark.recovery import Lost
+from trailmark.recovery.catching_up import CaughtUp
 from trailmark.values import dataclass
 
 
@@ -93,6 +94,29 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True)
+class OlderTable:
+    """How a bucket brought an older table up to date, as the footer of the next batch tells it.
+
+    Attributes
+    ----------
+    bucket, batch
+        Which bucket, and the batch it did it for.
+    caught_up
+        What it took.
+    written_us
+        When the batch after it was written.
+    """
+
+    bucket: int
+    batch: int
+    caught_up: CaughtUp
+    written_us: int
+
+    def __str__(self) -> str:
+        return f"bucket {self.bucket} before batch {self.batch}: {self.caught_up}"
+
+
+@dataclass(frozen=True, slots=True)
 class BucketStatus:
     """One bucket.
 
@@ -117,6 +141,8 @@ class BucketStatus:
         What the newest batches did together, as many as were looked at.
     recovery
         The last recovery among those.
+    older_table
+        The last time among those that an older table was brought up to date.
     problem
         Why the newest footer cannot be used; empty if it can.
     phase
@@ -136,6 +162,7 @@ class BucketStatus:
     newest: Activity | None = None
     recent: Activity | None = None
     recovery: Recovered | None = None
+    older_table: OlderTable | None = None
     problem: str = ""
     phase: str = STABLE
 
@@ -197,6 +224,7 @@ class BucketStatus:
             "newest": None if self.newest is None else asdict(self.newest),
             "recent": None if self.recent is None else asdict(self.recent),
             "recovery": None if self.recovery is None else asdict(self.recovery),
+            "older_table": None if self.older_table is None else asdict(self.older_table),
             "input": asdict(self.input),
             "output": asdict(self.output),
             "snapshots": asdict(self.snapshots),
@@ -289,6 +317,12 @@ class OperatorStatus:
         return max(found, key=lambda each: each.written_us, default=None)
 
     @property
+    def older_table(self) -> OlderTable | None:
+        """The last time that any bucket brought an older table up to date, among those."""
+        found = [bucket.older_table for bucket in self.buckets if bucket.older_table is not None]
+        return max(found, key=lambda each: each.written_us, default=None)
+
+    @property
     def bytes(self) -> int:
         """Bytes of all files, spares too; what was set aside is not counted."""
         return self.other_bytes + sum(bucket.bytes for bucket in self.buckets)
@@ -302,7 +336,7 @@ class OperatorStatus:
     def describe(self) -> dict[str, Any]:
         """All of it as JSON."""
         totals = ("open_windows", "extent", "replay", "records_total", "inputs_total")
-        recovery = self.recovery
+        recovery, older_table = self.recovery, self.older_table
         return {
             "looked_us": self.looked_us,
             "log_id": self.log_id,
@@ -318,6 +352,7 @@ class OperatorStatus:
             "predicted_us": self.predicted_us,
             "is_reachable": self.is_reachable,
             "recovery": None if recovery is None else asdict(recovery),
+            "older_table": None if older_table is None else asdict(older_table),
             "bytes": self.bytes,
             "rolled_back": self.rolled_back,
             "in_doubt": self.in_doubt,

@@ -14,7 +14,14 @@ from trailmark.engine.tentative import phase_of
 from trailmark.inspection import marks
 from trailmark.inspection.footers import NewestFooters
 from trailmark.inspection.logs import OperatorFiles
-from trailmark.inspection.picture import Activity, BucketStatus, LogFiles, OperatorStatus, Recovered
+from trailmark.inspection.picture import (
+    Activity,
+    BucketStatus,
+    LogFiles,
+    OlderTable,
+    OperatorStatus,
+    Recovered,
+)
 from trailmark.inspection.read_only import ReadOnly
 from trailmark.inspection.readers import read_readers
 from trailmark.log import Clock, Entry, Footer, Storage, wall_clock_us
@@ -22,6 +29,7 @@ from trailmark.log.catalog import Catalog
 from trailmark.log.names import log_directory
 from trailmark.records import OPERATOR_STREAMS, FrameKind, Stream
 from trailmark.recovery import Lost
+from trailmark.recovery.catching_up import CAUGHT_UP, CaughtUp
 
 #: Newest batches whose footers are read: for the last recovery, and for sums over some time.
 LOOK_BACK = 100
@@ -169,6 +177,7 @@ def _with_figures(status: BucketStatus, footers: Sequence[Footer]) -> BucketStat
         newest=activity_of(footers[:1]),
         recent=activity_of(footers),
         recovery=None if recovered is None else _recovered(recovered),
+        older_table=_older_table(footers),
         problem=problem,
         phase=phase_of(newest),
     )
@@ -213,6 +222,16 @@ def _recovered(footer: Footer) -> Recovered:
         written_us=footer.written_us,
         lost=Lost.from_attributes(found.get("lost")),
     )
+
+
+def _older_table(footers: Sequence[Footer]) -> OlderTable | None:
+    """The newest of them before which an older table was brought up to date."""
+    for footer in footers:
+        caught_up = CaughtUp.from_attributes(footer.attributes.get(CAUGHT_UP))
+        if caught_up is not None:
+            bucket = footer.identity.bucket
+            return OlderTable(bucket, footer.batch, caught_up, footer.written_us)
+    return None
 
 
 def _number(found: Mapping[str, Any], name: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from trailmark.checkpoint.ledger import Ledger
 from trailmark.errors import DamagedSegment, MissingInput, MissingSegment
 from trailmark.log import Footer, MonotonicClock, Origin, Segment, StreamLog, read_ports
 from trailmark.log.json_text import whole
-from trailmark.operators.protocol import AnyOperator, BatchInput, Port, State
+from trailmark.operators.protocol import AnyOperator, BatchInput, Outcome, Port, State
 from trailmark.operators.slices import is_in_slices
 from trailmark.records import CLOCK, NO_BATCH, Foundation, Loss
 from trailmark.recovery.gathered import records_of
@@ -87,14 +87,14 @@ def restore(
     for segment in _read_inputs(inputs, plan.replay_from, plan.base):
         where = f"{inputs.directory}, batch {segment.batch}"
         operator.replay(state, batch_input(segment, operator.ports), where)
-    results = {}
     is_numbered = is_in_slices(operator.describe())
-    for segment in _read_inputs(inputs, plan.base + 1, plan.target):
-        footprint = segment.batch if marks_openings else NO_BATCH
-        given = batch_input(segment, operator.ports)
-        outcome = operator.process(state, replace(given, footprint=footprint))
-        if is_numbered:
-            results[segment.batch] = outcome.results
+    results = {
+        batch: outcome.results
+        for batch, outcome in process_anew(
+            operator, state, inputs, plan.base + 1, plan.target, marks_openings=marks_openings
+        )
+        if is_numbered
+    }
     if plan.skipped or plan.foundation is Foundation.SNAPSHOT:
         # No later recovery could get past what is damaged to the footprints before it; and the
         # windows of a snapshot have none in the output log.
@@ -111,6 +111,23 @@ def restore(
     if plan.base < plan.target:
         account = _processed_anew(account, plan, state, output, first_batch)
     return Restored(account, int(loaded - started), int(replayed - loaded), results)
+
+
+def process_anew(
+    operator: AnyOperator,
+    state: State,
+    inputs: StreamLog,
+    first: int,
+    last: int,
+    *,
+    marks_openings: bool = False,
+) -> Iterator[tuple[int, Outcome]]:
+    """Processes batches that were live once, and says what became of each. Whoever wants the state
+    takes all of them."""
+    for segment in _read_inputs(inputs, first, last):
+        footprint = segment.batch if marks_openings else NO_BATCH
+        given = batch_input(segment, operator.ports)
+        yield segment.batch, operator.process(state, replace(given, footprint=footprint))
 
 
 def _go_on_from(

@@ -157,7 +157,7 @@ class Run:
             None,
             self._processes.clock,
         )
-        state, recovery = keeper.open(batch + 1)
+        state, recovery, _ = keeper.open(batch + 1)
         assert recovery is not None, "a batch is in the log, and no state in memory"
         self.recoveries.append(recovery)
         content = _content(operator, state.pieces)

@@ -83,7 +83,7 @@ def _recovered(query: Query, batch: int) -> list[list[int]]:
     query.stop()
     query.disk.kill()
     (bucket,) = query.open()
-    state, report = bucket._keeper.open(batch)
+    state, report, _ = bucket._keeper.open(batch)
     assert report is not None
     found = [[held["name"] for held in row["left"]] for row in _shown(query, state.pieces)]
     query.stop()

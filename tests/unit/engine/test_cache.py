@@ -176,7 +176,7 @@ def test_a_token_that_is_no_token_is_not_believed(run: Followed, root: Path, tex
     run.run()
 
 
-def test_a_table_left_behind_by_the_log_is_not_believed(run: Followed, root: Path) -> None:
+def test_a_table_left_behind_by_the_log_catches_up(run: Followed, root: Path) -> None:
     run.run(2)
     run.query.stop()
     kept = root.with_name("kept")
@@ -186,8 +186,9 @@ def test_a_table_left_behind_by_the_log_is_not_believed(run: Followed, root: Pat
     shutil.rmtree(root)
     kept.rename(root)
     (report,) = run.step()
-    assert report.recovery is not None
-    assert report.recovery.why == "the cached table is another's"
+    assert report.recovery is None
+    assert report.caught_up is not None
+    assert (report.caught_up.after, report.caught_up.batches) == (1, 2)
     run.run()
 
 
@@ -209,7 +210,8 @@ def test_a_bucket_whose_cache_is_in_use_works_privately(run: Followed, root: Pat
     run.query.stop()
     holder.close()
     (report,) = run.step()
-    assert report.recovery is not None, "the cached table was left behind"
+    assert report.recovery is None
+    assert report.caught_up is not None, "the cached table was left behind"
     run.query.stop()
     (report,) = run.step()
     assert report.recovery is None

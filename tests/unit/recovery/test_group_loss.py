@@ -58,7 +58,7 @@ class _Watched:
         """The numbers of the tuples that wait on each side after a recovery."""
         twin = self._on(disk)
         (bucket,) = twin.open()
-        state, report = bucket._keeper.open(batch + 1)
+        state, report, _ = bucket._keeper.open(batch + 1)
         assert report is not None
         assert isinstance(state.pieces, JoinState)
         operator = self.case.operator()

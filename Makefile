@@ -55,7 +55,7 @@ kafka: java ## Install a Kafka broker and Spark's connector for tests, where tha
 
 .PHONY: hadoop-aws
 hadoop-aws: java ## Fetch what tests of Spark's checkpoint on S3 need (19 MB), where that may be
-	@$(SPARK) $(BIN)/python build_support/hadoop_aws.py
+	@$(SPARK) $(BIN)/python -m build_support.hadoop_aws
 
 .PHONY: test
 test: lint chromium azurite kafka hadoop-aws $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from build_support.kafka import BROKER, CONNECTOR, java, spark_jars
+from build_support.kafka import BROKER, CONNECTOR
+from build_support.maven import java, spark_jars
 from tests.support.spark_runs import PATIENCE_S, wait_until
 
 _CLUSTER = "trailmark-tests-kafkaQ"

@@ -6,7 +6,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,12 +19,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import trailmark as tm
+from tests.support.spark_runs import environment
+from tests.support.stream_steps import is_interrupted
 
 _ROOT = Path(__file__).parents[2]
 _EXAMPLES = _ROOT / "examples"
 _PATIENCE_S = 300
 #: A path as the scripts write it; their argument is one of these words, too.
-_PATH = re.compile(r'"((?:in|out|history|logs|ckpt|streams)(?:/\w+)?)"(?! in)')
+_PATH = re.compile(r'"((?:in|out|history|logs|ckpt|streams|tables)(?:/\w+)?)"(?! in)')
 
 
 @pytest.fixture
@@ -43,7 +48,9 @@ def test_every_example_is_named_and_run() -> None:
     assert [name for name in files if name not in here] == []
 
 
-@pytest.mark.parametrize(("page", "name"), [("kafka.md", "through_kafka.py")])
+@pytest.mark.parametrize(
+    ("page", "name"), [("kafka.md", "through_kafka.py"), ("tables.md", "into_a_table.py")]
+)
 def test_a_page_prints_an_example_as_it_is(page: str, name: str) -> None:
     """And tests/spark/test_kafka.py runs the one that needs a broker."""
     _, _, code = (_EXAMPLES / name).read_text().partition('"""\n\n')
@@ -60,6 +67,44 @@ def test_a_scheduled_job_and_a_database_have_every_result_once(
             rows = database.execute("SELECT item, mean FROM averages").fetchall()
         assert sorted(rows) == [(item, 1.0) for item in range(3) for _ in range(2)]
         names["insert"](spark.createDataFrame([(9, 9.0)], "item int, mean double"), 0)
+
+
+def test_a_table_has_every_result_once_though_the_driver_dies_before_sparks_commit(
+    spark: SparkSession, place: Path
+) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="tables are written by deltalake")
+    _run("scheduled_job.py", place)
+    dying = (_EXAMPLES / "into_a_table.py").read_text()
+    die = "lambda rows, number: (append(rows, number), os.kill(os.getpid(), 9))"
+    assert "foreachBatch(append)" in dying
+    (place / "dying.py").write_text(dying.replace("foreachBatch(append)", f"foreachBatch({die})"))
+    died = subprocess.run(
+        [sys.executable, "dying.py"], cwd=place, env=environment(), timeout=_PATIENCE_S
+    )
+    assert died.returncode == -signal.SIGKILL
+    expected = [(item, 1.0) for item in range(3) for _ in range(2)]
+    for _ in range(3):  # the second is a batch that the table has, the third finds nothing new
+        rows = deltalake.DeltaTable("tables/averages").to_pyarrow_table().to_pylist()
+        assert sorted((row["item"], row["mean"]) for row in rows) == expected
+        _run("into_a_table.py", place)
+    assert not is_interrupted("ckpt/averages")
+
+
+def test_a_driver_that_wakes_up_behind_another_one_adds_nothing_to_a_table(
+    spark: SparkSession, place: Path
+) -> None:
+    """It had looked how far the table was before the other one went on."""
+    deltalake = pytest.importorskip("deltalake", reason="tables are written by deltalake")
+    _run("scheduled_job.py", place)
+    names = _run("into_a_table.py", place)
+    before = deltalake.DeltaTable("tables/averages")
+    rows = spark.createDataFrame([(9, 9.0)], "item int, mean double")
+    names["append"](rows, 7)
+    names["DeltaTable"] = lambda _: before
+    with pytest.raises(deltalake.exceptions.CommitFailedError):
+        names["append"](rows, 7)
+    found = deltalake.DeltaTable("tables/averages").to_pyarrow_table()["item"].to_pylist()
+    assert found.count(9) == 1
 
 
 def test_the_past_comes_first(

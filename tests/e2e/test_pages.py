@@ -26,6 +26,7 @@ _RUN = {
     "docs/recovery.md": {"test_pages.py": 8},
     "docs/spark.md": {"test_spark_docs.py": 2},
     "docs/streams.md": {"test_boundaries_page.py": 2, "test_state_page.py": 2, "test_pages.py": 4},
+    "docs/tables.md": {"test_examples.py": 1, "test_tables_page.py": 1},
     "docs/testing-your-operators.md": {"test_testing_page.py": 2},
     "docs/tutorial.md": {"test_readme.py": 4},
     "docs/user-operators.md": {"test_user_operators_page.py": 5},

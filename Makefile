@@ -89,7 +89,7 @@ soak-s3: setup ## Random faults of an object store for SOAK_SECONDS (SOAK_SEED t
 .PHONY: soak-answers
 soak-answers: setup ## SOAK_CASES random cases of answers in time and of replicas (SOAK_SEED to repeat)
 	TRAILMARK_SEED=$(or $(SOAK_SEED),$(shell date +%s)) TRAILMARK_CASES=$(SOAK_CASES) $(BIN)/pytest --numprocesses $(WORKERS) -x \
-		tests/property/test_union_answers.py tests/property/test_tentative.py tests/property/test_next_query.py tests/property/test_replicas.py
+		tests/property/test_union_answers.py tests/property/test_union_turns.py tests/property/test_tentative.py tests/property/test_next_query.py tests/property/test_replicas.py
 
 .PHONY: soak-standby
 soak-standby: java $(VENV)/spark/classes.jsa ## Kill, stop and wake drivers with tm.standby for SOAK_SECONDS (SOAK_SEED to repeat)

@@ -355,13 +355,15 @@ class _Run:
                 break
 
 
-_CASES = 16
+_CASES, _GROUP = 16, 8
+_ALL = seeds(_CASES)
+_GROUPS = [_ALL[start : start + _GROUP] for start in range(0, len(_ALL), _GROUP)]
 
 
-@pytest.mark.parametrize("group", [0, 1])
-def test_any_replicas_answer_in_turn_and_come_to_the_same(group: int) -> None:
+@pytest.mark.parametrize("group", _GROUPS, ids=lambda group: f"{group[0]}-{group[-1]}")
+def test_any_replicas_answer_in_turn_and_come_to_the_same(group: range) -> None:
     waited = 0
-    for seed in seeds(_CASES)[group::2]:
+    for seed in group:
         case = _Case.of(seed)
         run = _Run(case)
         with reported(seed, case), often():
@@ -374,5 +376,5 @@ def test_any_replicas_answer_in_turn_and_come_to_the_same(group: int) -> None:
                 assert life.stable == life.oracle.union.rows()
             assert len({tuple(life.stable) for life in run.replicas.lives}) == 1
         waited += run.replicas.waited_for_other > 0
-    if len(seeds(_CASES)) == _CASES:
-        assert waited > 3, "else nobody has had to wait"
+    if group == range(_GROUP):
+        assert waited > _GROUP / 2, "else nobody has had to wait"

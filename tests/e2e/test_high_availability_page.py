@@ -22,6 +22,7 @@ from trailmark.leases import is_lease, newest_term, open_lease
 from trailmark.log import LocalStorage
 
 _PAGE = Path(__file__).parents[2] / "docs" / "high-availability.md"
+_TIME = pa.timestamp("us", "UTC")
 
 
 def _orders(root: Path) -> None:
@@ -69,13 +70,12 @@ def test_the_script_answers_hands_over_and_leaves_nothing_behind(
 
 
 def _streams(root: Path) -> None:
-    kind = pa.timestamp("us", "UTC")
-    schema = pa.schema([("at", kind), ("item", pa.int32())])
+    schema = pa.schema([("at", _TIME), ("item", pa.int32())])
     for name in ("eu", "us"):
         writer = tm.stream_writer(
             root / "shop" / name, schema, name=name, time_column="at", delay="0 seconds"
         )
-        times = pa.array([n * 1_000_000 for n in range(100)]).cast(kind)
+        times = pa.array([n * 1_000_000 for n in range(100)]).cast(_TIME)
         items = pa.array([n % 3 for n in range(100)], pa.int32())
         writer.append(pa.table([times, items], schema=schema))
         writer.heartbeat(datetime.fromtimestamp(100, timezone.utc))
@@ -105,6 +105,30 @@ def test_replicas_are_followed_as_the_page_says(
     found = spark.read.parquet(f"{tmp_path}/shop/results")
     assert found.count() == 10 * 3
     assert found.agg({"n": "sum"}).collect()[0][0] == 200
+
+
+def test_a_union_is_behind_replicas_as_the_page_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, replica, _, follower, behind, _ = _codes(tmp_path)
+    _streams(tmp_path)
+    monkeypatch.setattr("sys.argv", ["replica.py", "b"])
+    for code in (replica, follower):
+        _run(code)["query"].awaitTermination()
+    schema = pa.schema([("at", _TIME), ("item", pa.int32()), ("n", pa.int64())])
+    desk = tm.stream_writer(
+        tmp_path / "shop/returned", schema, name="desk", time_column="at", delay="0 seconds"
+    )
+    at = pa.array([30_000_000]).cast(_TIME)
+    desk.append(pa.table([at, pa.array([0], pa.int32()), pa.array([-2])], schema=schema))
+    desk.heartbeat(datetime.fromtimestamp(200, timezone.utc))
+    left = _run(behind)["left"].writeStream.format("noop").trigger(availableNow=True)
+    left.option("checkpointLocation", f"{tmp_path}/left").start().awaitTermination()
+    found = {
+        row["item"]: row["n"] for row in tm.read_table(tmp_path / "shop/left/counts").to_pylist()
+    }
+    # Of both streams, and without the window that ends with the minute.
+    assert found == {item: 2 * len(range(item, 50, 3)) - 2 * (item == 0) for item in range(3)}
 
 
 def test_replicas_take_turns_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ Queries go over files of orders (see :mod:`tests.support.spark_runs`), one file 
 values is computed by a function that a test can reach into: whatever it lays into the query's
 ``trap`` directory happens once, in the middle of a batch (see :mod:`tests.support.traps`). A query
 whose window is ``chain`` has five operators instead (see :mod:`tests.support.spark_chain`), and one
-whose window is ``union`` or ``replica`` goes over streams, until it is told to end or for ever (see
+whose window is ``union`` or ``replica`` goes over streams, until it is told to end or for ever; one
+whose window is ``followed`` writes what replicas give to a stream (see
 :mod:`tests.support.spark_union`).
 """
 
@@ -34,7 +35,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
 from tests.support.spark_chain import chain
-from tests.support.spark_union import start_replica, start_union
+from tests.support.spark_union import start_following, start_replica, start_union
 from tests.support.traps import trapped_sum
 from trailmark.engine.progress import Progress
 from trailmark.windows.functions import AnyFunction, Function
@@ -128,6 +129,8 @@ def start(spark: SparkSession, query: Query) -> StreamingQuery:
         return start_union(query)
     if query.window == "replica":
         return start_replica(query)
+    if query.window == "followed":
+        return start_following(spark, query)
     rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(query.input)
     results = chain(rows, query) if query.window == "chain" else aggregate(rows, query)
     return (

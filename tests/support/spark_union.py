@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
@@ -74,6 +75,16 @@ def start_replica(query: Query) -> StreamingQuery:
     )
     writer = counts.writeStream.format("noop").queryName(query.name)
     return writer.option("checkpointLocation", query.checkpoint).start()
+
+
+def start_following(spark: SparkSession, query: Query) -> StreamingQuery:
+    """Follows the replicas whose paths are the input, and writes their results to a stream."""
+    reader = spark.readStream.format("trailmark").option("reader", query.name)
+    counts = reader.option("replicas", query.input).load()
+    ended = counts.select("item", "n", F.col("window.end").alias("time"))
+    writer = ended.writeStream.format("trailmark").queryName(query.name)
+    writer = writer.option("timeColumn", "time").option("delay", "0 seconds")
+    return writer.option("checkpointLocation", query.checkpoint).start(query.out)
 
 
 def _counts(query: Query) -> DataFrame:

@@ -14,6 +14,7 @@ import pytest
 import trailmark as tm
 from tests.support.streams import ORDERS, SECOND, batch_of, orders
 from tests.unit.cli.conftest import Run
+from trailmark.dashboard.unions import show_union
 from trailmark.log import LocalStorage, create_or_open
 from trailmark.streams.asking import Unreached
 from trailmark.streams.union.ahead import Ahead, Edge, Phase
@@ -97,6 +98,9 @@ def test_a_union_says_whose_turn_it_is_to_correct(
     Decisions(LocalStorage(path), NOTHING_YET).publish(NOTHING_YET, decided)
     assert expected in run("status", path).out
     assert run("status", path, "--json").json["turn"] == turn.to_json()
+    shown = show_union(str(path), UnionStatusReader(LocalStorage(path)).read(), [])
+    assert ("Turn", turn.line) in shown.facts
+    assert shown.word.endswith("waits for its turn") is not turn.is_own
 
 
 def test_a_stream_that_is_idle_is_not_waited_for(path: Path, run: Run) -> None:

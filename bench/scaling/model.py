@@ -109,16 +109,15 @@ def batch_ms(costs: Costs, cluster: Cluster, shape: Shape, tuples: int) -> float
     )
     rows = cluster.waves(shape.buckets) * tuples / shape.buckets * costs.row_ns / 1e6
     # The first tasks wait for it; the others find it.
-    watermark = (
-        cluster.latency_ms
-        * requests.of_watermark(Shape(shape.buckets, shape.has_event_time)).total()
-    )
+    watermark = 0.0
+    if shape.has_event_time:
+        watermark = cluster.latency_ms * (requests.rounds_of_footers(shape) + 2)
     return costs.batch_ms + max(launching, running + rows + watermark)
 
 
 def follow_ms(cluster: Cluster, shape: Shape) -> float:
     """How long a listener takes for a batch, beside the next one."""
-    return cluster.latency_ms * requests.of_listener(shape).total()
+    return cluster.latency_ms * (requests.rounds_of_footers(shape) + 2)
 
 
 def lost_host_ms(costs: Costs, cluster: Cluster, shape: Shape, windows: int) -> float:

@@ -85,6 +85,11 @@ def of_watermark(shape: Shape) -> Requests:
     )
 
 
+def rounds_of_footers(shape: Shape) -> int:
+    """How often whoever reads a footer of every bucket waits: sixteen are read at the same time."""
+    return shape.buckets if shape.buckets <= 4 else ceil(shape.buckets / 16)
+
+
 def of_trim(shape: Shape) -> Requests:
     """Of a bucket whose logs are trimmed: of every file that goes, the footer is looked at."""
     logs = 1 if shape.keeps_all else 2  # results stay
@@ -108,7 +113,7 @@ def of_merge() -> Requests:
 
 
 def of_listener(shape: Shape) -> Requests:
-    """Of `tm.listen` after a batch: a mark, and the footers of all buckets one after another."""
+    """Of `tm.listen` after a batch: a mark, and the footers of all buckets."""
     return Counter({Request.GET: 1 + shape.buckets, Request.PUT: 1})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trailmark.checkpoint.account import Account
+from trailmark.engine.footers import read_footers
 from trailmark.engine.tentative import STABLE, phase_of
 from trailmark.log import Footer, OperatorMeta, Origin, Storage, StreamLog
 from trailmark.records import FrameKind, Stream
@@ -100,10 +101,10 @@ class Progress:
 
 def read_progress(storage: Storage, meta: OperatorMeta, batch: int) -> Progress:
     """The progress of a batch that every bucket has published."""
-    footers = [
-        StreamLog(storage, Stream.OUTPUT, meta.log_id, bucket).read_footer(batch)[0]
-        for bucket in range(meta.buckets)
+    outputs = [
+        StreamLog(storage, Stream.OUTPUT, meta.log_id, bucket) for bucket in range(meta.buckets)
     ]
+    footers = read_footers(outputs, batch)
     accounts = [Account.of(footer, Origin(f"batch {batch}")) for footer in footers]
     return Progress(
         batch,

@@ -4,8 +4,8 @@ time that the operator waits for has come."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
+from trailmark.engine.footers import read_footers
 from trailmark.engine.watermark import Watermark
 from trailmark.errors import MissingSegment
 from trailmark.log import (
@@ -20,9 +20,6 @@ from trailmark.log import (
 from trailmark.operators.kinds import form_of
 from trailmark.operators.protocol import Port
 from trailmark.records import ALARM, NO_BATCH, Stream
-
-#: Footers that are read at the same time; from an object store each takes a round trip.
-_READS_AT_ONCE = 16
 
 
 class DueBatch:
@@ -93,8 +90,7 @@ class DueBatch:
     def _footers(self, batch: int) -> list[Footer] | None:
         """The footers of all buckets; None where one has not published the batch."""
         try:
-            with ThreadPoolExecutor(min(_READS_AT_ONCE, len(self._outputs))) as pool:
-                return list(pool.map(lambda log: log.read_footer(batch)[0], self._outputs))
+            return read_footers(self._outputs, batch)
         except MissingSegment:
             return None
 

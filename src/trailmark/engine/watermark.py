@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
+from trailmark.engine.footers import read_footers
 from trailmark.engine.ports import PORT_WATERMARKS, PortTimes
 from trailmark.engine.refusals import LEFT_OUT
 from trailmark.engine.tentative import (
@@ -187,7 +188,7 @@ class Watermarks:
         if batch <= self._first_batch:
             found = Watermark.before_all(self._ports)
         else:
-            footers = [self._footer(log, batch) for log in self._inputs]
+            footers = read_footers(self._inputs, batch, self._footer)
             found = Watermark.behind(footers, self._ports)
         if self._told is None:
             return found

@@ -165,3 +165,10 @@ def test_a_slow_store_makes_every_wave_wait() -> None:
 def test_buckets_of_a_lost_host_recover_in_waves_on_those_that_are_left() -> None:
     # 8 of 16 buckets, 4 at a time, with a million windows each
     assert lost_host_ms(_COSTS, Cluster(2, 4), Shape(16), 16_000_000) == pytest.approx(2 * 310.0)
+
+
+def test_a_watermark_on_a_slow_store_takes_a_wait_for_every_sixteen_buckets() -> None:
+    cluster = Cluster(100, 16, latency_ms=30.0)
+    counts, times = (batch_ms(_COSTS, cluster, Shape(64, kind), 0) for kind in (False, True))
+    alone = [requests.in_turn(Shape(64, kind)) for kind in (False, True)]
+    assert times - counts == pytest.approx(30.0 * (64 / 16 + 2 + alone[1] - alone[0]))

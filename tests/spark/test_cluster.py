@@ -1,5 +1,6 @@
-"""A cluster of hosts, each with a network interface and memory of its own: buckets stay where their
-states are; hosts are killed, frozen and cut off, and drivers, too."""
+"""A cluster of hosts, each with a network interface and memory of its own, and clocks an hour
+apart: buckets stay where their states are; hosts are killed, have no room left, are frozen and cut
+off, and drivers, too."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clocks import ahead, wrong_clock
 from tests.support.cluster import Cluster, go_on
 from tests.support.network import LinkedHost, hosts_on_a_switch
 from tests.support.spark_java import LIGHT_CHECKPOINT
@@ -21,6 +23,8 @@ from tests.support.spark_orders import (
 )
 from tests.support.spark_query import Query
 from tests.support.spark_runs import SMALL_EXECUTORS, Application, hold_a_worker, release
+from trailmark.log import StreamLog, open_storage, read_meta
+from trailmark.records import Stream
 
 #: What docs/clusters.md says to set, and failures that are noticed soon.
 _CONF = {
@@ -30,9 +34,16 @@ _CONF = {
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": "8s",
     "spark.network.timeoutInterval": "1s",
+    # A task that finds a disk full goes to another host, soon.
+    "spark.excludeOnFailure.enabled": "true",
+    "spark.excludeOnFailure.timeout": "3s",
+    "spark.locality.wait": "1s",
 }
 _LOST_AFTER_S = 6
 _BUCKETS = 3
+_HOUR_S = 3_600
+#: Why a bucket recovers on a host that is full, as its listener says.
+_NO_ROOM = "there is no room in the cache"
 
 
 @pytest.fixture
@@ -62,8 +73,16 @@ def test_hosts_that_are_killed_frozen_and_cut_off_leave_no_trace_in_the_results(
     orders = Orders(tmp_path / "in", seed=31)
     orders.feed(50)
     query = _query(tmp_path, orders)
+    clock = wrong_clock(tmp_path)
+    apart = [
+        ahead(host, hours * _HOUR_S, clock) for host, hours in zip(workers, (1, 0, -1), strict=True)
+    ]
     with Cluster(
-        tmp_path / "cluster", workers, master=master, lost_after_s=_LOST_AFTER_S
+        tmp_path / "cluster",
+        apart,
+        master=master,
+        lost_after_s=_LOST_AFTER_S,
+        local_dirs="/dev/shm/spark",
     ) as cluster:
         with _application(tmp_path / "app", cluster, driver, query) as application:
             application.wait_for_batch(query, 8)
@@ -76,7 +95,10 @@ def test_hosts_that_are_killed_frozen_and_cut_off_leave_no_trace_in_the_results(
             _, came_in = _hold(cluster, application, query)
             cluster.start_worker(came)
             application.wait_until("its executor is up", lambda: bool(cluster.executors(came)))
-            release(query)
+            with cluster.full(came):
+                release(query)
+                application.wait_until("it has no room", lambda: _NO_ROOM in application.errors())
+                assert not cluster.states(came)
             application.wait_until("it has a bucket again", lambda: bool(cluster.states(came)))
 
             host, frozen_in = _hold(cluster, application, query)
@@ -98,11 +120,22 @@ def test_hosts_that_are_killed_frozen_and_cut_off_leave_no_trace_in_the_results(
         with _application(tmp_path / "app", cluster, driver, query) as application:
             application.finish()
     assert_sink_is_right(query, orders)
+    told = _times_told(query)
+    assert max(told) - min(told) > 1.5 * _HOUR_S, "buckets were on hosts with all three clocks"
     recovered_in = {recovery.batch for recovery in recoveries(query)}
     print(f"killed {killed_in}, came {came_in}, frozen {frozen_in}, cut {cut_in}: {recovered_in}")
     # Executors that come after the first batches get buckets of those that were there.
     assert recovered_in.isdisjoint(range(5, killed_in)), "buckets stay where they are"
     assert recovered_in.isdisjoint(range(killed_in + 3, came_in)), "and all are warm again soon"
+
+
+def _times_told(query: Query) -> list[float]:
+    """When batches were written, by the clocks of the hosts that wrote them: in seconds."""
+    storage = open_storage(query.path)
+    meta = read_meta(storage)
+    assert meta is not None
+    logs = [StreamLog(storage, Stream.OUTPUT, meta.log_id, bucket) for bucket in range(_BUCKETS)]
+    return [segment.footer.written_us / 1e6 for log in logs for segment in log.read_from()]
 
 
 def _hold(cluster: Cluster, application: Application, query: Query) -> tuple[int, int]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.network import Host
@@ -40,6 +41,8 @@ class Cluster:
         How many each worker has.
     lost_after_s
         How long the master waits for a worker that says nothing.
+    local_dirs
+        Where Spark keeps files that live as long as an executor, as a host sees it.
     """
 
     def __init__(
@@ -50,11 +53,13 @@ class Cluster:
         master: Host | None = None,
         cores: int = 1,
         lost_after_s: int = 60,
+        local_dirs: str | None = None,
     ) -> None:
         self._directory = directory
         self._hosts = list(workers)
         self._size = ("--cores", str(cores), "--memory", f"{cores}g")
         self._lost_after_s = lost_after_s
+        self._local_dirs = local_dirs or str(directory / "local")
         directory.mkdir(parents=True)
         self._started: list[subprocess.Popen[bytes]] = []
         #: The newest process of each worker.
@@ -84,7 +89,7 @@ class Cluster:
             **environment(),
             "SPARK_DAEMON_JAVA_OPTS": f"{_QUICK} -Dspark.worker.timeout={self._lost_after_s}",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_LOCAL_DIRS": str(self._directory / "local"),
+            "SPARK_LOCAL_DIRS": self._local_dirs,
         }
         del given["SPARK_LOCAL_IP"]  # every host has its own
         command = Path(given["SPARK_HOME"], "bin", "spark-class")
@@ -131,6 +136,20 @@ class Cluster:
         for executor in self.executors(number):
             return list(Path(f"/proc/{executor}/root/dev/shm").glob("trailmark-*/*/*/token"))
         return []
+
+    @contextmanager
+    def full(self, number: int) -> Iterator[None]:
+        """No byte is left in the memory of a host that has an executor, nor of what lies there."""
+        (executor,) = self.executors(number)
+        memory = f"/proc/{executor}/root/dev/shm"
+        found = os.statvfs(memory)
+        # Opened as long as the executor is there: what is at its root goes with it.
+        with open(f"{memory}/ballast", "wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, found.f_bavail * found.f_frsize)
+            try:
+                yield
+            finally:
+                ballast.truncate(0)
 
     def host_of(self, pid: int) -> int:
         """The host that a process is on."""

@@ -9,6 +9,7 @@ import typing as _typing
 from trailmark.errors import TrailmarkError
 from trailmark.windows.functions import (
     UserFunction,
+    approx_count_distinct,
     avg,
     collect_list,
     collect_set,
@@ -72,6 +73,7 @@ __all__ = [
     "UserFunction",
     "aggregate",
     "apply",
+    "approx_count_distinct",
     "avg",
     "barrier",
     "collect_list",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tests.support.userfunctions import PLAIN
+from tests.support.xxhash import hashed_bytes, xxhash64
 from trailmark.errors import ValueOverflow
 from trailmark.windows.functions import AnyFunction, Function, UserFunction
 
@@ -43,6 +44,8 @@ def make_fold(call: AnyFunction, schema: pa.Schema) -> Fold:
         return Moments(call)
     if call.name in COLLECTED:
         return Collected(call)
+    if call.name == "approx_count_distinct":
+        return Sketch(call, kind)
     if call.name in ("sum", "avg"):
         if _T.is_decimal(kind):
             return DecimalSum(call, kind)
@@ -60,7 +63,7 @@ def result_type(call: AnyFunction, schema: pa.Schema) -> str:
     kind = schema.field(call.column).type
     if call.name in ("collect_list", "collect_set"):
         return str(pa.list_(kind))
-    if call.name == "count_distinct":
+    if call.name in ("count_distinct", "approx_count_distinct"):
         return "int64"
     if call.name == "percentile":
         return str(pa.list_(pa.float64()) if isinstance(call.at, tuple) else pa.float64())
@@ -299,6 +302,10 @@ class Collected:
                 return
         self._values.append(value)
 
+    def merge(self, later: Collected) -> None:
+        for value in later._values:
+            self.add({self._call.columns[0]: value})
+
     def state(self) -> dict[str, Any]:
         return {"values": list(self._values)}
 
@@ -322,6 +329,47 @@ class Collected:
         if numbers[low] == numbers[high] or low == high:
             return numbers[low]
         return numbers[low] + (numbers[high] - numbers[low]) * (position - low)
+
+
+class Sketch:
+    """HyperLogLog, a value at a time."""
+
+    def __init__(self, call: Function, kind: pa.DataType) -> None:
+        self._column = call.columns[0]
+        self._kind = kind
+        assert call.rsd is not None
+        self._bits = next(b for b in range(4, 65) if 1.106 / math.sqrt(2**b) <= call.rsd)
+        self._registers = bytearray(1 << self._bits)
+
+    def add(self, row: dict[str, Any]) -> None:
+        value = row[self._column]
+        if value is None:
+            return
+        value = unscaled(value, self._kind.scale) if _T.is_decimal(self._kind) else value
+        hashed = f"{xxhash64(hashed_bytes(value, self._kind)):064b}"
+        register, rest = int(hashed[: self._bits], 2), hashed[self._bits :]
+        place = rest.index("1") + 1 if "1" in rest else len(rest) + 1
+        self._registers[register] = max(self._registers[register], place)
+
+    def merge(self, later: Sketch) -> None:
+        pairs = zip(self._registers, later._registers, strict=True)
+        self._registers = bytearray(max(pair) for pair in pairs)
+
+    def state(self) -> dict[str, Any]:
+        return {"registers": bytes(self._registers)}
+
+    def result(self) -> int:
+        count, empty = len(self._registers), self._registers.count(0)
+        factor = {4: 0.673, 5: 0.697, 6: 0.709}.get(self._bits, 0.7213 / (1 + 1.079 / count))
+        inverse = math.fsum(2.0**-each for each in self._registers)
+        raw = factor * count * count / inverse
+        if empty and raw <= 2.5 * count:
+            return math.floor(count * math.log(count / empty) + 0.5)
+        if raw >= 5 * count:
+            return math.floor(raw + 0.5)
+        share = empty / count
+        inverse += count * math.fsum(share ** (2**k) * 2 ** (k - 1) for k in range(1, 40))
+        return math.floor(count * count / (2 * math.log(2) * inverse) + 0.5)
 
 
 def merged(earlier: Any, later: Any) -> Any:

@@ -276,6 +276,7 @@ def _function(
             lambda: f.collect_list(column),
             lambda: f.collect_set(column),
             lambda: f.count_distinct(column),
+            lambda: f.approx_count_distinct(column, rng.choice((0.05, 0.2, 0.39))),
         ]
     is_whole = _T.is_integer(kind)
     if is_whole or _T.is_floating(kind) or _T.is_decimal(kind):

@@ -84,6 +84,18 @@ void tm_moments(const tm_states *states, const tm_column *column, const tm_updat
     END_UPDATE
 }
 
+/* Hashes of values: their first bits choose a register, which keeps how far from the front the next bit
+ * that is set has been at most. */
+void tm_sketch(const tm_states *states, const tm_column *column, const tm_updates *updates, int32_t bits) {
+    EACH_UPDATE
+        if (!valid) continue;
+        uint64_t hash = (uint64_t)load_i64(column, r);
+        uint8_t *own = STATE(uint8_t, w) + (hash >> (64 - bits));
+        uint8_t place = (uint8_t)(__builtin_clzll(hash << bits | 1ull << (bits - 1)) + 1);
+        if (place > *own) *own = place;
+    END_UPDATE
+}
+
 /* NaN is greater than any other value; of equal values the first stays. */
 static inline int precedes_f64(double a, double b) { return a < b || (b != b && a == a); }
 

@@ -76,6 +76,8 @@ def _translated(called: Called) -> Function | None:
         return functions.count_distinct(column) if name == "count" and not more else None
     if name == "percentile":
         return _percentile(column, more)
+    if name == "approx_count_distinct":
+        return _approximate(column, more)
     if name in _OF_A_COLUMN and not more:
         return _OF_A_COLUMN[name](column)
     if name in _TRIED and not more:
@@ -93,6 +95,15 @@ def _percentile(column: str, more: tuple[str | Constant | None, ...]) -> Functio
         return None
     at, *frequency = (each.value for each in more if isinstance(each, Constant))
     return functions.percentile(column, at) if frequency in ([], [1]) else None
+
+
+def _approximate(column: str, more: tuple[str | Constant | None, ...]) -> Function | None:
+    """``F.approx_count_distinct(column, rsd)``."""
+    if not more:
+        return functions.approx_count_distinct(column)
+    if len(more) == 1 and isinstance(more[0], Constant):
+        return functions.approx_count_distinct(column, more[0].value)
+    return None
 
 
 def _count(argument: str | Constant | None) -> Function | None:
@@ -123,4 +134,14 @@ def _no_function(name: str, column: Column, called: Called | None) -> SettingErr
 
 
 def _known() -> list[str]:
-    return sorted({"count", "count_distinct", "percentile", *_OF_A_COLUMN, *_TRIED, *_PICKED})
+    return sorted(
+        {
+            "approx_count_distinct",
+            "count",
+            "count_distinct",
+            "percentile",
+            *_OF_A_COLUMN,
+            *_TRIED,
+            *_PICKED,
+        }
+    )

@@ -15,10 +15,12 @@ from trailmark.windows.bound import BoundFunction
 from trailmark.windows.builtin import BY_NAME, BuiltIn
 from trailmark.windows.collected import Collected
 from trailmark.windows.functions import AnyFunction, Function
+from trailmark.windows.sketches import Sketch
 from trailmark.windows.userdefined import UserDefined
 
 _FUNCTIONS: dict[str, type[BuiltIn]] = {
     **BY_NAME,
+    "approx_count_distinct": Sketch,
     **dict.fromkeys(("collect_list", "collect_set", "count_distinct", "percentile"), Collected),
 }
 

@@ -20,8 +20,9 @@ from trailmark.kernel.columns import (
 )
 from trailmark.kernel.library import Bytes, Column, States, Updates, address
 from trailmark.values import dataclass
+from trailmark.windows.hashes import hashed
 
-Physical = Literal["i64", "f64", "i128", "text", "any"]
+Physical = Literal["i64", "f64", "i128", "text", "hash", "any"]
 Array = npt.NDArray[Any]
 
 
@@ -59,6 +60,8 @@ class BatchColumns:
 
 def _cast(column: pa.Array, physical: Physical) -> pa.Array:
     column = plain(single(column))
+    if physical == "hash":
+        return hashed(column)
     if physical in ("i64", "f64") and is_plain_number(column):
         values = numbers(column)
         # What cannot overflow is widened here: Arrow's conversions take long to import.

@@ -24,6 +24,7 @@ from trailmark.windows.bound import (
     states_structure,
 )
 from trailmark.windows.builtin import BuiltIn, Count, Held, Moments, Sum
+from trailmark.windows.sketches import Sketch
 from trailmark.windows.userdefined import UserDefined
 
 
@@ -43,6 +44,8 @@ def carry(
     elif isinstance(function, Moments):
         for one, other in _in_turn(mine, earlier, into):
             mine[one] = _together(mine[one], earlier[other])
+    elif isinstance(function, Sketch):
+        np.maximum.at(mine["registers"], into, earlier["registers"])
     else:
         assert isinstance(function, UserDefined)
         for one, other in _in_turn(mine, earlier, into):

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.cases import Case
-from tests.support.folds import COLLECTED, Fold, make_fold, merged, result_type, unscaled
+from tests.support.folds import Collected, Fold, make_fold, merged, result_type, unscaled
 from tests.support.keyed import comparable
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
@@ -21,7 +21,7 @@ from tests.support.strategies import random_case
 from trailmark.operators.protocol import State
 from trailmark.operators.sessions import Sessions
 from trailmark.records import KIND, OPENED
-from trailmark.windows.functions import AnyFunction, Function
+from trailmark.windows.functions import AnyFunction
 from trailmark.windows.session import SessionWindow
 from trailmark.windows.spec import TimeWindow
 
@@ -154,6 +154,10 @@ class SessionOracle:
         for name in self._values:
             parts = [each.folds[name].state() for each in sessions]
             state |= {f"{name}.{part}": [each[part] for each in parts] for part in parts[0]}
+            if isinstance(sessions[0].folds[name], Collected):
+                lists = state[f"{name}.values"]
+                state[f"{name}.count"] = [len(each) for each in lists]
+                state[f"{name}.values"] = [value for each in lists for value in each]
         return {name: comparable(value) for name, value in state.items()}
 
     def result_types(self) -> dict[str, str]:
@@ -211,7 +215,7 @@ def _moments_as_numbers(rows: pa.RecordBatch) -> list[Row]:
             lists = pa.ListArray.from_arrays(column.offsets, numbers).to_pylist()
             for row, values in zip(plain, lists, strict=True):
                 row[field.name] = values
-        elif pa.types.is_decimal(kind):
+        elif pa.types.is_decimal(kind) and not field.name.endswith(".values"):
             for row in plain:
                 row[field.name] = [unscaled(each, kind.scale) for each in row[field.name]]
     return plain
@@ -225,16 +229,11 @@ def sessions_of(case: Case, gap: int) -> SessionCase:
     return SessionCase(**(given | {"window": window}))
 
 
-def _holds_values(case: Case) -> bool:
-    """Whether a function has to hold the values of a window, which sessions cannot."""
-    return any(isinstance(c, Function) and c.name in COLLECTED for c in case.values.values())
-
-
 def random_sessions(rng: random.Random) -> SessionCase:
     """A whole case. Gaps are of the size of windows, or shorter, so that sessions merge late."""
     while True:
         case = random_case(rng)
-        if isinstance(case.window, TimeWindow) and not _holds_values(case):
+        if isinstance(case.window, TimeWindow):
             break
     gap = max(1, case.window.size // rng.choice((1, 1, 2, 4)))
     return sessions_of(case, gap)

@@ -55,13 +55,15 @@ def described_keys(described: Mapping[str, Any]) -> list[str]:
     )
 
 
-def order_caution(described: Mapping[str, Any], depends: str) -> str:
+def order_caution(described: Mapping[str, Any], *depends: str) -> str:
     """What to know of an operator where something depends on the order of tuples; empty if it was
     said what that is."""
     if "order_by" in described or not depends:
         return ""
+    listed = [*([", ".join(depends[:-1])] if depends[1:] else []), *depends[-1:]]
     return (
-        f"without order_by, tuples of a batch have no certain order: {depends} may come out "
+        "without order_by, tuples of a batch have no certain order: "
+        f"{' and '.join(listed)} may come out "
         "differently when the query starts anew"
     )
 

@@ -110,7 +110,9 @@ class Collected(BuiltIn):
         ends = text_offsets(sizes, "states of windows")
         return arrow_text(ends, np.ascontiguousarray(data[~is_length]), pa.string(), None)
 
-    def hold(self, states: Array, which: Counts, flat: pa.Array, counts: Counts) -> Array:
+    def hold(
+        self, states: Array, which: Counts, flat: pa.Array, counts: Counts
+    ) -> npt.NDArray[np.uint8]:
         """Lets states hold these values, which are in the bytes that are returned."""
         lengths, data = _blocks(flat, counts)
         mine = states[self.name]
@@ -119,6 +121,17 @@ class Collected(BuiltIn):
         mine["count"][which] = counts
         mine["in_batch"][which] = 1
         return data
+
+    def gather(
+        self, states: Array, which: Counts, owners: Counts, flat: pa.Array
+    ) -> npt.NDArray[np.uint8]:
+        """The same with values in the order in which they came; ``which[owners]`` are the states
+        that they belong to. Sets take each value once."""
+        if self.is_distinct:
+            kept = _first_of_each(owners, flat)
+            owners, flat = owners[kept], flat.take(pa.array(kept))
+        flat = flat.take(pa.array(np.argsort(owners, kind="stable")))
+        return self.hold(states, which, flat, np.bincount(owners, minlength=len(which)))
 
     def lists(self, states: Array, source: Bytes) -> pa.Array:
         """What states hold, as lists."""
@@ -190,12 +203,7 @@ class CollectedFold:
         flat = pa.concat_arrays([held, *self._values])
         counts = before[function.name]["count"]
         owners = np.concatenate([np.repeat(np.arange(len(met)), counts), owners])
-        if function.is_distinct:
-            kept = _first_of_each(owners, flat)
-            owners, flat = owners[kept], flat.take(pa.array(kept))
-        flat = flat.take(pa.array(np.argsort(owners, kind="stable")))
-        counts = np.bincount(owners, minlength=len(met))
-        columns.written[function.name] = function.hold(states, met, flat, counts)
+        columns.written[function.name] = function.gather(states, met, owners, flat)
 
 
 def _first_of_each(owners: Counts, values: pa.Array) -> Counts:

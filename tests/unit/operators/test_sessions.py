@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,10 +39,12 @@ def _sessions(**given: Any) -> Sessions:
 
 
 def _ended(
-    batches: Sequence[Sequence[Row]], marks: Sequence[int | None]
+    batches: Sequence[Sequence[Row]],
+    marks: Sequence[int | None],
+    calls: Mapping[str, AnyFunction] = _VALUES,
 ) -> list[tuple[int, ...] | Any]:
     """What a query gives, batch by batch: bounds and values."""
-    operator = _sessions()
+    operator = _sessions(values=calls)
     state = operator.open(Memory(), NoHistory())
     before: int | None = None
     found: list[Any] = []
@@ -52,7 +54,7 @@ def _ended(
         given = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
         results = operator.process(state, BatchInput(batch, given, before, mark)).results
         moments = [results.column(name).view(pa.int64()).to_pylist() for name in _BOUNDS]
-        values = [results.column(name).to_pylist() for name in _VALUES]
+        values = [results.column(name).to_pylist() for name in calls]
         found += zip(*moments, *values, strict=True)
         before = mark
     return found
@@ -94,6 +96,64 @@ def test_sessions(
     batches: Sequence[Sequence[Row]], marks: Sequence[int | None], expected: list[Any]
 ) -> None:
     assert sorted(_ended(batches, marks)) == expected
+
+
+def test_values_are_collected_in_the_order_of_starts_then_in_that_of_the_log() -> None:
+    calls: dict[str, AnyFunction] = {
+        "all": f.collect_list("w"),
+        "set": f.collect_set("w"),
+        "different": f.count_distinct("w"),
+        "about": f.approx_count_distinct("w"),
+        "times": f.collect_list("k"),
+        "middle": f.percentile("k"),
+    }
+    batches = [
+        [(1, 20, "later"), (1, 21, "x"), (2, 0, "of another key")],
+        [(1, 0, "earlier"), (1, 1, "x")],
+        [(1, 50, "a session of its own")],
+        [(1, 10, "between"), (1, 9, "x")],
+    ]
+    ended = _ended([*batches, []], [0, 0, 0, 0, 99], calls)
+    assert sorted(ended) == [
+        (0, 10, ["of another key"], ["of another key"], 1, 1, [2], 2.0),
+        (
+            *(0, 31),
+            ["earlier", "x", "later", "x", "between", "x"],
+            ["earlier", "x", "later", "between"],
+            *(4, 4, [1] * 6, 1.0),
+        ),
+        (50, 60, ["a session of its own"], ["a session of its own"], 1, 1, [1], 1.0),
+    ]
+
+
+def _with(footprints: pa.RecordBatch, name: str, lists: list[Any]) -> pa.RecordBatch:
+    place = footprints.schema.get_field_index(name)
+    return footprints.set_column(place, name, pa.array(lists, footprints.schema.types[place]))
+
+
+def test_footprints_whose_lists_do_not_belong_together_are_refused() -> None:
+    """A checksum says that they are as they were written, not that they can be loaded."""
+    operator = _sessions(values={"all": f.collect_list("w"), "first": f.first("w")})
+    state = operator.open(Memory(), NoHistory())
+    times = pa.array([0, 50, 51], pa.timestamp("us"))
+    rows = pa.record_batch([pa.array([1, 1, 1]), times, pa.array(["a", "b", "c"])], schema=_SCHEMA)
+    operator.process(state, BatchInput(0, rows, None, None))
+    footprints = operator.footprints(state, state.list_oldest(), 0)
+    assert not operator.trouble(footprints, 0)
+    assert footprints.column("all.values").to_pylist() == [["a", "b", "c"]]
+    assert footprints.column("all.count").to_pylist() == [[1, 2]]
+    for name, lists, text in (
+        ("all.count", [[1, 1]], "other lengths of 'all.values'"),
+        ("all.count", [[-1, 4]], "less than no values in 'all.values'"),
+        ("all.count", [[3]], "other lengths of 'all.count'"),
+        ("all.count", [[None, 3]], "nulls among 'all.count'"),
+        ("all.values", [["a", None, "c"]], "nulls among 'all.values'"),
+        ("first.seen", [[1]], "other lengths of 'first.seen'"),
+        ("session.end", [[1, 2, 3]], "other lengths of 'session.end'"),
+    ):
+        assert text in operator.trouble(_with(footprints, name, lists), 0)
+    renamed = footprints.drop_columns(["all.count"])
+    assert "has no 'all.count'" in operator.trouble(renamed, 0)
 
 
 def test_a_users_function_merges_sessions_in_the_order_of_their_starts() -> None:

@@ -14,13 +14,11 @@ from tests.unit.windows.test_functions import result_of
 from trailmark.errors import SettingError, UnsupportedType
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.protocol import BatchInput
-from trailmark.operators.sessions import Sessions
 from trailmark.records import FOOTPRINT
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 from trailmark.windows import functions as f
 from trailmark.windows.functions import AnyFunction
-from trailmark.windows.session import session_window
 from trailmark.windows.spec import CountWindow
 
 _NAN, _INF = float("nan"), float("inf")
@@ -83,14 +81,6 @@ def test_a_value_that_cannot_be_held_is_refused() -> None:
 def test_a_percentile_lies_between_0_and_1(at: Any) -> None:
     with pytest.raises(SettingError, match="A percentile lies between 0 and 1"):
         f.percentile("v", at)
-
-
-def test_sessions_hold_no_values() -> None:
-    schema = pa.schema([("k", pa.int8()), ("at", pa.timestamp("us")), ("v", pa.int8())])
-    with pytest.raises(SettingError, match="'x' holds the values of a window"):
-        Sessions(
-            schema, by="k", window=session_window("at", "1 s"), values={"x": f.collect_list("v")}
-        )
 
 
 def test_footprints_are_as_heavy_as_what_they_hold_and_lists_without_nulls() -> None:

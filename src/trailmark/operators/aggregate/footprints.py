@@ -229,14 +229,16 @@ def _is_number(item: StateField) -> bool:
 def _logged_column(
     table: StateTable, states: npt.NDArray[Any], function: BoundFunction, item: StateField
 ) -> pa.Array:
-    if item.is_text:
-        has_value = states[function.name]["seen"] == 1
-        source = Bytes(None, None, table.heap_address)
-        return read_text(states, function.at, source, has_value)
-    if item.is_list:
-        assert isinstance(function, Collected)
-        return function.lists(states, Bytes(None, None, table.heap_address))
+    if item.is_text or item.is_list:
+        return held_column(states, function, Bytes(None, None, table.heap_address))
     return state_column(states, function, item)
+
+
+def held_column(states: npt.NDArray[Any], function: BoundFunction, source: Bytes) -> pa.Array:
+    """The texts, or the lists of values, that the states of a function hold."""
+    if isinstance(function, Collected):
+        return function.lists(states, source)
+    return read_text(states, function.at, source, states[function.name]["seen"] == 1)
 
 
 def state_column(states: npt.NDArray[Any], function: BoundFunction, item: StateField) -> pa.Array:

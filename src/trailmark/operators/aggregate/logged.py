@@ -131,5 +131,4 @@ def aggregate_caution(described: Mapping[str, Any]) -> str:
         *(["windows"] if described["window"]["kind"] == "count" else []),
         *(name for name in ("first", "last", "collect_list") if name in calls),
     ]
-    listed = [*([", ".join(depends[:-1])] if depends[1:] else []), *depends[-1:]]
-    return order_caution(described, " and ".join(listed))
+    return order_caution(described, *depends)

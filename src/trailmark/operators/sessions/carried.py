@@ -1,7 +1,8 @@
 """The states of sessions as a batch finds them: of those that merge, one state.
 
 Sessions that merge are taken in the order of their starts: `first` is that of the earliest, `last`
-that of the latest, and sums of floating-point numbers are added up in this order.
+that of the latest, sums of floating-point numbers are added up in this order, and values that are
+collected come in it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.kernel.columns import arrow_fixed, plain, view
-from trailmark.kernel.library import kernel, reference
+from trailmark.kernel.library import address, kernel, reference
+from trailmark.operators.aggregate.footprints import text_offsets_of
+from trailmark.operators.keyed.columns import list_counts
 from trailmark.operators.sessions.cut import Numbers
+from trailmark.values import dataclass
 from trailmark.windows.bound import (
     Array,
     Assignment,
@@ -24,18 +28,33 @@ from trailmark.windows.bound import (
     states_structure,
 )
 from trailmark.windows.builtin import BuiltIn, Count, Held, Moments, Sum
+from trailmark.windows.collected import Collected
 from trailmark.windows.sketches import Sketch
 from trailmark.windows.userdefined import UserDefined
 
 
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """Where states find the texts and values that they hold, for as long as it is kept."""
+
+    address: int | None = None
+    kept: object = None
+
+
 def carry(
-    function: BoundFunction, states: Array, before: Array, into: Numbers, texts: pa.Array | None
-) -> int | None:
+    function: BoundFunction, states: Array, before: Array, into: Numbers, held: pa.Array | None
+) -> Heap:
     """Puts the states that sessions had ``before`` ``into`` those with these numbers, which are
-    fresh. ``texts`` are those that the states before hold. Returns where the states find them,
-    which is there for as long as ``texts`` is."""
+    fresh and come in order. ``held`` are the texts, or lists of values, of the states before.
+    Returns where the new ones find theirs."""
     if isinstance(function, Held):
-        return _carry_held(function, states, before, into, texts)
+        return _carry_held(function, states, before, into, held)
+    if isinstance(function, Collected):
+        assert held is not None
+        met, owners = np.unique(np.repeat(into, list_counts(held)), return_inverse=True)
+        return _in_heap(
+            states[function.name], function.gather(states, met, owners, plain(held.flatten()))
+        )
     mine, earlier = states[function.name], before[function.name]
     if isinstance(function, Count):
         np.add.at(mine["count"], into, earlier["count"])
@@ -48,14 +67,26 @@ def carry(
         np.maximum.at(mine["registers"], into, earlier["registers"])
     else:
         assert isinstance(function, UserDefined)
-        for one, other in _in_turn(mine, earlier, into):
-            names = [item.name for item in function.fields]
-            held = {name: np.ascontiguousarray(mine[name][one]) for name in names}
-            later = {name: np.ascontiguousarray(earlier[name][other]) for name in names}
-            merged = function.checked("merge", len(one), held, later)
-            for name in names:
-                mine[name][one] = merged[name]
-    return None
+        _carry_users(function, mine, earlier, into)
+    return Heap()
+
+
+def point(function: BoundFunction, states: Array, held: pa.Array) -> Heap:
+    """Has states find what they hold among these texts, or lists of values."""
+    mine = states[function.name]
+    if isinstance(function, Collected):
+        counts = list_counts(held)
+        places = np.arange(len(held))
+        return _in_heap(mine, function.hold(states, places, plain(held.flatten()), counts))
+    texts = view(held)
+    offsets = text_offsets_of(texts.offsets, len(held))
+    mine["place"], mine["length"], mine["in_batch"] = offsets[:-1], np.diff(offsets), 0
+    return Heap(texts.data, held)
+
+
+def _in_heap(mine: Array, blocks: npt.NDArray[np.uint8]) -> Heap:
+    mine["in_batch"] = 0
+    return Heap(address(blocks), blocks)
 
 
 def _in_turn(mine: Array, earlier: Array, into: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
@@ -92,6 +123,16 @@ def _carry_sums(function: Sum, states: Array, before: Array, into: Numbers) -> N
     mine["sum"][is_lost] = 0
 
 
+def _carry_users(function: UserDefined, mine: Array, earlier: Array, into: Numbers) -> None:
+    names = [item.name for item in function.fields]
+    for one, other in _in_turn(mine, earlier, into):
+        held = {name: np.ascontiguousarray(mine[name][one]) for name in names}
+        later = {name: np.ascontiguousarray(earlier[name][other]) for name in names}
+        merged = function.checked("merge", len(one), held, later)
+        for name in names:
+            mine[name][one] = merged[name]
+
+
 @np.errstate(all="ignore")
 def _together(one: Array, other: Array) -> Array:
     """Moments of the tuples of both."""
@@ -109,7 +150,7 @@ def _together(one: Array, other: Array) -> Array:
 
 def _carry_held(
     function: Held, states: Array, before: Array, into: Numbers, texts: pa.Array | None
-) -> int | None:
+) -> Heap:
     """Min, max, first and last take the values that were held like those of tuples."""
     earlier = before[function.name]
     values = _held_values(function, earlier, texts)
@@ -117,9 +158,9 @@ def _carry_held(
     rows = np.where(earlier["seen"] > 0, into, -1).astype(np.int32)
     function.fold_values(states, seen, Assignment(None, rows))
     if texts is None:
-        return None
+        return Heap()
     states[function.name]["in_batch"] = 0
-    return seen.data
+    return Heap(seen.data, values)
 
 
 def _held_values(function: BuiltIn, earlier: Array, texts: pa.Array | None) -> pa.Array:

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.kernel.columns import arrow_fixed, contiguous, view
-from trailmark.kernel.library import Bytes
+from trailmark.kernel.columns import arrow_fixed, contiguous
+from trailmark.operators.aggregate.footprints import held_column
 from trailmark.operators.keyed.given import KeyedState, Keys
-from trailmark.operators.sessions.carried import carry
+from trailmark.operators.sessions.carried import Heap, carry, point
 from trailmark.operators.sessions.columns import OpenSessions, SessionColumns
 from trailmark.operators.sessions.cut import Cut, Spans, cut
-from trailmark.windows.bound import Array, Assignment, BatchColumns, BoundFunction, bytes_structure
+from trailmark.windows.bound import Array, Assignment, BatchColumns, BoundFunction
 from trailmark.windows.session import SessionWindow
 from trailmark.windows.spec import event_times
 
@@ -90,17 +90,16 @@ class SessionCode:
         is_prior[into] = True
         columns = BatchColumns(rows)
         assigned = Assignment(None, of_rows.astype(np.int32))
-        sources: dict[str, Bytes] = {}
+        held: dict[str, pa.Array] = {}
         for function in self._functions:
-            texts = before.texts.get(function.name)
-            heap = carry(function, states, before.states, into, texts)
+            heap = carry(function, states, before.states, into, before.held.get(function.name))
             fold = function.begin()
-            fold.add(states, columns, assigned, heap)
-            fold.finish(states, is_prior, columns, heap)
-            text = function.text_column()
-            if text is not None:
-                sources[function.name] = bytes_structure(columns.get(text, "text"), heap)
-        return OpenSessions(found.sessions, states, self.columns.texts_of(states, sources))
+            fold.add(states, columns, assigned, heap.address)
+            fold.finish(states, is_prior, columns, heap.address)
+            source = function.source(columns, heap.address)
+            if source is not None:
+                held[function.name] = held_column(states, function, source)
+        return OpenSessions(found.sessions, states, held)
 
     def _leave(self, state: KeyedState, sessions: OpenSessions) -> None:
         """Leaves keys with these sessions, and wants to be called when the first of them ends."""
@@ -119,7 +118,7 @@ class SessionCode:
         arrays = [column.take(owners) for column in keys.columns.columns]
         arrays += [arrow_fixed(each, self._moment) for each in (spans.start, spans.end)]
         for function in self._functions:
-            texts = ended.texts.get(function.name)
-            heap = None if texts is None else view(texts).data
-            arrays.append(function.result(ended.states, columns, heap))
+            held = ended.held.get(function.name)
+            heap = Heap() if held is None else point(function, ended.states, held)
+            arrays.append(function.result(ended.states, columns, heap.address))
         return pa.RecordBatch.from_arrays(arrays, schema=self._results)

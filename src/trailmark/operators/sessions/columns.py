@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trailmark.kernel.columns import arrow_fixed, numbers, plain, view
-from trailmark.kernel.library import Bytes
-from trailmark.operators.aggregate.footprints import field_values, state_column, text_offsets_of
-from trailmark.operators.keyed.columns import list_array
+from trailmark.kernel.columns import arrow_fixed, column_type, numbers, plain
+from trailmark.operators.aggregate.footprints import field_values, state_column
+from trailmark.operators.keyed.columns import list_array, list_counts, offsets_of
 from trailmark.operators.sessions.cut import Numbers, Spans
 from trailmark.values import dataclass
 from trailmark.windows.bound import Array, BoundFunction, StateField
-from trailmark.windows.builtin import read_text
 
 #: Where sessions begin and end.
 START, END = "session.start", "session.end"
@@ -26,12 +24,12 @@ START, END = "session.start", "session.end"
 
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
-    """Sessions of keys, those of a key by time; ``texts`` are those that the states of functions
-    hold, by the name of the function."""
+    """Sessions of keys, those of a key by time; ``held`` are the texts, or lists of values, that
+    the states of functions hold, by the name of the function."""
 
     spans: Spans
     states: Array
-    texts: Mapping[str, pa.Array]
+    held: Mapping[str, pa.Array]
 
 
 class SessionColumns:
@@ -56,73 +54,100 @@ class SessionColumns:
             if not pa.types.is_null(item.kind)
         ]
         self.kinds = {START: pa.list_(moment), END: pa.list_(moment)}
-        self.kinds |= {name: pa.list_(_kept_as(item)) for _, item, name in self._logged}
+        for function, item, name in self._logged:
+            if item.is_list:
+                self.kinds |= {_counts(function): pa.list_(pa.int64()), name: item.kind}
+            else:
+                self.kinds[name] = pa.list_(_kept_as(item))
 
     @property
     def names(self) -> list[str]:
         """The columns, of which two may have the same name by mistake."""
-        return [START, END, *(name for _, _, name in self._logged)]
+        counts = [_counts(function) for function, item, _ in self._logged if item.is_list]
+        return [START, END, *(name for _, _, name in self._logged), *counts]
 
     def read(self, state: Any) -> OpenSessions:
         """The sessions of the keys of a call."""
         counts = state[START].lengths()
         flat = {name: state[name].array().flatten() for name in self.kinds}
-        states, texts = np.zeros(int(counts.sum()), dtype=self._states), dict[str, pa.Array]()
+        states, held = np.zeros(int(counts.sum()), dtype=self._states), dict[str, pa.Array]()
         for function, item, name in self._logged:
             if item.is_text:
-                texts[function.name] = plain(flat[name])
-                _point(states[function.name], texts[function.name])
+                held[function.name] = plain(flat[name])
+            elif item.is_list:
+                ends = offsets_of(numbers(flat[_counts(function)]))
+                held[function.name] = pa.ListArray.from_arrays(ends, flat[name])
             else:
                 column = flat[name].cast(item.kind)
                 states[function.name][item.name] = field_values(column, item)
         owner = np.repeat(np.arange(len(counts)), counts)
         starts, ends = (numbers(flat[name].view(pa.int64())) for name in (START, END))
-        return OpenSessions(Spans(owner, starts, ends), states, texts)
+        return OpenSessions(Spans(owner, starts, ends), states, held)
 
     def write(self, state: Any, sessions: OpenSessions) -> None:
         """Puts sessions in the place of those that the keys of a call had."""
-        spans, keys = sessions.spans, len(state)
-        counts = np.bincount(spans.owner, minlength=keys)
+        spans = sessions.spans
+        counts = np.bincount(spans.owner, minlength=len(state))
         flat = {
             START: arrow_fixed(spans.start, self._moment),
             END: arrow_fixed(spans.end, self._moment),
         }
         for function, item, name in self._logged:
-            if item.is_text:
-                flat[name] = sessions.texts[function.name]
+            held = sessions.held.get(function.name)
+            if item.is_list:
+                assert held is not None
+                of_sessions = list_counts(held)
+                flat[_counts(function)] = arrow_fixed(of_sessions, pa.int64())
+                of_keys = _of_keys(counts, of_sessions)
+                state[name] = list_array(of_keys, held.flatten(), self.kinds[name])
+            elif item.is_text:
+                flat[name] = held
             else:
                 flat[name] = state_column(sessions.states, function, item).cast(_kept_as(item))
         for name, column in flat.items():
             state[name] = list_array(counts, column, self.kinds[name])
 
-    def texts_of(self, states: Array, sources: Mapping[str, Bytes]) -> dict[str, pa.Array]:
-        """The texts that states hold, by the function, from where each function has them."""
-        return {
-            function.name: read_text(
-                states, function.at, sources[function.name], states[function.name]["seen"] == 1
-            )
-            for function, item, _ in self._logged
-            if item.is_text
-        }
-
     def taken(self, sessions: OpenSessions, places: Numbers) -> OpenSessions:
         """Some of the sessions."""
         spans, which = sessions.spans, pa.array(places)
-        texts = {name: column.take(which) for name, column in sessions.texts.items()}
-        states = sessions.states[places]
-        for name, column in texts.items():
-            _point(states[name], column)
+        held = {name: column.take(which) for name, column in sessions.held.items()}
         chosen = Spans(spans.owner[places], spans.start[places], spans.end[places])
-        return OpenSessions(chosen, states, texts)
+        return OpenSessions(chosen, sessions.states[places], held)
+
+    def trouble(self, footprints: pa.RecordBatch) -> str:
+        """What is wrong with the lists of footprints; empty if each key has as many of everything
+        as it has sessions."""
+        texts = {name for _, item, name in self._logged if item.is_text}
+        for name, kind in self.kinds.items():
+            if column_type(footprints, name) != kind:
+                return f"has no {name!r} of type {kind}"
+            if name not in texts and footprints.column(name).flatten().null_count:
+                return f"has nulls among {name!r}"
+        counted = {name: _counts(function) for function, item, name in self._logged if item.is_list}
+        sessions = list_counts(footprints.column(START))
+        for name in self.kinds:  # how many values there are comes before the values
+            expected = sessions
+            if name in counted:
+                of_sessions = numbers(footprints.column(counted[name]).flatten())
+                if (of_sessions < 0).any():
+                    return f"has less than no values in {name!r}"
+                expected = _of_keys(sessions, of_sessions)
+            if not np.array_equal(list_counts(footprints.column(name)), expected):
+                return f"has other lengths of {name!r} than sessions"
+        return ""
+
+
+def _counts(function: BoundFunction) -> str:
+    """How many values each session has, of those that all sessions of a key have in one list."""
+    return f"{function.name}.count"
+
+
+def _of_keys(sessions: Numbers, numbers: Numbers) -> Numbers:
+    """The sums over the sessions of each key, of which these have so many."""
+    ends = np.concatenate([[0], np.cumsum(numbers)])[np.cumsum(sessions)]
+    return np.diff(ends, prepend=0)
 
 
 def _kept_as(item: StateField) -> pa.DataType:
     """Lists hold bytes of any length, and none of a fixed one."""
     return pa.binary() if pa.types.is_fixed_size_binary(item.kind) else item.kind
-
-
-def _point(states: Array, texts: pa.Array) -> None:
-    """Has states find their texts among these."""
-    offsets = text_offsets_of(view(texts).offsets, len(texts))
-    states["place"], states["length"] = offsets[:-1], np.diff(offsets)
-    states["in_batch"] = 0

@@ -76,4 +76,5 @@ def sessions_title(described: Mapping[str, Any]) -> str:
 def sessions_caution(described: Mapping[str, Any]) -> str:
     """What depends on the order of tuples, where nobody has said what that is."""
     calls = [call["function"] for call in described["values"].values()]
-    return order_caution(described, " and ".join(n for n in ("first", "last") if n in calls))
+    depends = [name for name in ("first", "last", "collect_list") if name in calls]
+    return order_caution(described, *depends)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.errors import SettingError
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.aggregate.arguments import (
     AnyWindow,
@@ -22,9 +21,7 @@ from trailmark.operators.order import order_names
 from trailmark.operators.protocol import Port
 from trailmark.operators.sessions.code import SessionCode
 from trailmark.records import INPUT_PORT
-from trailmark.windows.bound import BoundFunction
 from trailmark.windows.bounds import WindowBounds
-from trailmark.windows.collected import Collected
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.session import SessionWindow
 
@@ -54,7 +51,6 @@ class Sessions(Keyed):
         #: A tuple counts for as long as the session that it would be by itself.
         self._counts_for_us = window.gap
         functions = bind_all(values, schema)
-        _check_sizes(functions)
         needed = needed_columns(schema, names, window.column, values, order)
         self.bounds = session_bounds(window, schema, len(names))
         results = pa.schema(
@@ -67,6 +63,7 @@ class Sessions(Keyed):
         code = SessionCode(
             window, functions, fresh_state(functions), needed, results, self.bounds.kind
         )
+        self._columns = code.columns
         check_logged_names([*names, *code.columns.names])
         super().__init__(
             needed,
@@ -92,6 +89,10 @@ class Sessions(Keyed):
             "values": {name: call.describe() for name, call in self._calls.items()},
         }
 
+    def trouble(self, footprints: pa.RecordBatch, batch: int) -> str:
+        wrong = super().trouble(footprints, batch)
+        return wrong or self._columns.trouble(footprints)
+
     def show(self, published: pa.RecordBatch) -> pa.RecordBatch:
         return self.bounds.joined(published)
 
@@ -109,18 +110,6 @@ def windowed(
     if isinstance(window, SessionWindow):
         return Sessions(schema, by=by, window=window, values=values, late=late, order_by=order_by)
     return Aggregate(schema, by=by, window=window, values=values, late=late, order_by=order_by)
-
-
-def _check_sizes(functions: Sequence[BoundFunction]) -> None:
-    """A session is an element of lists, which hold no lists."""
-    for function in functions:
-        if isinstance(function, Collected):
-            raise SettingError(
-                f"{function.name!r} holds the values of a window, which sessions cannot.",
-                where=f"values[{function.name!r}]",
-                fix="Use it with time or count windows, or collect the values of a session with "
-                "an operator of your own: tm.apply.",
-            )
 
 
 def session_bounds(window: SessionWindow, schema: pa.Schema, keys: int) -> WindowBounds:

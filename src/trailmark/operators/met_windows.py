@@ -11,6 +11,9 @@ from trailmark.kernel.library import NEED_WINDOWS, Local, address, kernel, refer
 from trailmark.kernel.scratch import scratch
 from trailmark.state.table import Slots, StateTable
 
+#: What states take before it is known how many windows there are: rarely as many as tuples.
+_FIRST_BYTES = 32 << 20
+
 
 class BatchWindows:
     """Numbers windows in the order the batch meets them and holds their states until the end.
@@ -27,7 +30,8 @@ class BatchWindows:
         self._is_closed = scratch("is closed", self._capacity, np.uint8)
         self.local = Local(count=0)
         self._point()
-        self._states = scratch("states", self._capacity, table.layout.state)
+        first = min(self._capacity, max(64, _FIRST_BYTES // table.layout.state.itemsize))
+        self._states = scratch("states", first, table.layout.state)
         self._loaded = 0
 
     def _point(self) -> None:
@@ -65,7 +69,8 @@ class BatchWindows:
     def states(self) -> npt.NDArray[Any]:
         """States of all windows met so far, loaded from the table or fresh."""
         if len(self._states) < self.count:
-            grown = np.empty(self._capacity, dtype=self._states.dtype)
+            most = max(self.count, 2 * len(self._states))
+            grown = np.empty(min(self._capacity, most), dtype=self._states.dtype)
             grown[: self._loaded] = self._states[: self._loaded]
             self._states = grown
         if self._loaded < self.count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -112,6 +113,24 @@ def test_estimates_are_as_near_to_exact_counts_as_was_promised(rsd: float) -> No
         off = about / exactly - 1
         assert np.sqrt((off**2).mean()) <= 1.13 * rsd, f"{each} values"
         assert abs(off.mean()) <= 3 * rsd / np.sqrt(windows) + 0.5 / each, f"{each} values"
+
+
+def test_a_batch_takes_memory_for_its_windows_not_for_its_tuples() -> None:
+    """Sketches are large: room for one of every tuple would be gigabytes."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    values = {"x": f.approx_count_distinct("v", 0.005)}
+    operator = Aggregate(schema, by="k", window=CountWindow(1 << 20, 1 << 20), values=values)
+    table = StateTable(operator.layout, Memory())
+    numbers = pa.array(np.arange(50_000))
+    tracemalloc.start()
+    for batch in range(2):
+        keys = pa.array(np.arange(50_000) % (3 + 600 * batch))
+        rows = pa.record_batch([keys, numbers], schema=schema)
+        operator.process(table, BatchInput(batch, rows))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert table.header.open_windows == 603
+    assert peak < 400 << 20
 
 
 def test_an_empty_window_has_no_values() -> None:

@@ -91,6 +91,17 @@ def test_it_takes_and_gives_filtered_streams(place: Place) -> None:
     assert expected
 
 
+def test_results_can_be_observed_in_sparks_own_progress(place: Place) -> None:
+    figures = [F.count("*").alias("windows"), F.sum("total").alias("paid")]
+    observed = place.aggregate(place.feed.stream()).observe("orders", *figures)
+    told = [each["observedMetrics"]["orders"] for each in place.query.run(observed)]
+    assert len(told) == 4
+    assert sum(each["windows"] for each in told) == place.found().total()
+    assert sum(each["paid"] for each in told) == sum(
+        total for _, total, _ in place.found().elements()
+    )
+
+
 def test_two_aggregates_in_a_row_are_each_exact(place: Place) -> None:
     first = place.aggregate(place.feed.stream(), "first").withColumnRenamed("total", "price")
     second = place.aggregate(first, "second", window=tm.count_window(3))

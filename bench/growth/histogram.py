@@ -19,7 +19,8 @@ def histogram(column: str, width: int) -> UserFunction:
     kind = np.dtype((np.void, width))
 
     def counts(state: State) -> npt.NDArray[np.int64]:
-        return state["bins"].view(np.int64).reshape(-1, bins)
+        found: npt.NDArray[np.int64] = state["bins"].view(np.int64).reshape(-1, bins)
+        return found
 
     def packed(values: npt.NDArray[np.int64]) -> State:
         return {"bins": np.ascontiguousarray(values).view(kind).reshape(-1)}

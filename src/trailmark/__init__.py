@@ -26,6 +26,7 @@ from trailmark.windows.functions import (
 )
 from trailmark.windows.interval import interval
 from trailmark.windows.last_tuples import last_tuples
+from trailmark.windows.lists import extend_lists
 from trailmark.windows.session import session_window
 from trailmark.windows.spec import count_window, time_window
 
@@ -83,6 +84,7 @@ __all__ = [
     "count_window",
     "explain",
     "explanation",
+    "extend_lists",
     "first",
     "interval",
     "join",

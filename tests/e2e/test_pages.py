@@ -29,6 +29,7 @@ _RUN = {
     "docs/tables.md": {"test_examples.py": 1, "test_tables_page.py": 1},
     "docs/testing-your-operators.md": {"test_testing_page.py": 2},
     "docs/tutorial.md": {"test_readme.py": 4},
+    "docs/user-functions.md": {"test_user_functions_page.py": 2},
     "docs/user-operators.md": {"test_user_operators_page.py": 5},
 }
 

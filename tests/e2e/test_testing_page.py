@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.support.pages import assert_prints_what_it_says
 
 _PAGE = Path(__file__).parents[2] / "docs" / "testing-your-operators.md"
 
 
 def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```(python|text)\n(.*?)```", _PAGE.read_text(), flags=re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["python", "text"] * 2
-    names: dict[str, Any] = {"__name__": "page"}
-    for (_, code), (_, printed) in zip(blocks[::2], blocks[1::2], strict=True):
-        exec(compile(code, str(_PAGE), "exec"), names)
-        assert capsys.readouterr().out == printed
+    assert assert_prints_what_it_says(_PAGE, capsys) == 2

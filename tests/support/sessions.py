@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.cases import Case
-from tests.support.folds import Collected, Fold, make_fold, merged, result_type, unscaled
+from tests.support.folds import Fold, make_fold, merged, result_type, unscaled
 from tests.support.keyed import comparable
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.plain import plain_rows
@@ -154,10 +154,10 @@ class SessionOracle:
         for name in self._values:
             parts = [each.folds[name].state() for each in sessions]
             state |= {f"{name}.{part}": [each[part] for each in parts] for part in parts[0]}
-            if isinstance(sessions[0].folds[name], Collected):
-                lists = state[f"{name}.values"]
-                state[f"{name}.count"] = [len(each) for each in lists]
-                state[f"{name}.values"] = [value for each in lists for value in each]
+            for part in (part for part, value in parts[0].items() if isinstance(value, list)):
+                lists = state[f"{name}.{part}"]
+                state[f"{name}.{part}.count"] = [len(each) for each in lists]
+                state[f"{name}.{part}"] = [value for each in lists for value in each]
         return {name: comparable(value) for name, value in state.items()}
 
     def result_types(self) -> dict[str, str]:

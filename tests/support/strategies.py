@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import Case
 from tests.support.folds import scaled
-from tests.support.userfunctions import spread, trail, weighted
+from tests.support.userfunctions import notes, spread, trail, weighted
 from trailmark.windows import functions as f
 from trailmark.windows.functions import AnyFunction, Overflow
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
@@ -291,6 +291,7 @@ def _function(
     if is_whole:
         wholes = [field.name for field in schema if _T.is_integer(field.type)]
         chosen += [lambda: trail(column), lambda: weighted(column, rng.choice(wholes))]
+        chosen += [lambda: notes(column)]
     if _T.is_floating(kind):
         chosen += [lambda: spread(column)]
     return rng.choice(chosen)()

@@ -205,5 +205,98 @@ class PlainTrail:
         return f"{self._length}:{self._digest:x}"
 
 
+# The last three values of an integer column, all of them as text, and the lengths of these texts;
+# nulls are passed over.
+
+
+def _notes_update(state: State, window: Windows, column: pa.Array) -> State:
+    recent, words, text, data = (state[name].to_pylist() for name in _NOTES)
+    for number, value in zip(window.tolist(), column.cast(pa.int64()).to_pylist(), strict=True):
+        if value is not None:
+            recent[number] = [*recent[number], value][-3:]
+            words[number].append(str(value))
+            text[number] += f",{value}"
+            data[number] += bytes([len(str(value))])
+    # Whatever pa.array makes of lists is cast to what was declared.
+    return {
+        "recent": pa.chunked_array([pa.array(recent, pa.list_(pa.int64()))]),
+        "words": words,
+        "text": pa.array(text, pa.large_string()),
+        "data": data,
+    }
+
+
+def _notes_merge(earlier: State, later: State) -> State:
+    def both(name: str) -> Any:
+        pairs = zip(earlier[name].to_pylist(), later[name].to_pylist(), strict=True)
+        return [one + other for one, other in pairs]
+
+    joined = {name: both(name) for name in _NOTES}
+    return joined | {"recent": [each[-3:] for each in joined["recent"]]}
+
+
+_NOTES = ("recent", "words", "text", "data")
+
+
+def notes(column: str) -> UserFunction:
+    return UserFunction(
+        columns=[column],
+        state=pa.schema(
+            [
+                ("text", pa.string()),
+                ("recent", pa.list_(pa.int64())),
+                ("words", pa.list_(pa.string())),
+                ("data", pa.binary()),
+            ]
+        ),
+        result_type=pa.string(),
+        init=lambda n: {"recent": [[]] * n, "words": [[]] * n, "text": [""] * n, "data": [b""] * n},
+        update=_notes_update,
+        merge=_notes_merge,
+        result=lambda state: pa.array(
+            [
+                f"{text}:{recent}:{len(words)}:{data.hex()}"
+                for text, recent, words, data in zip(
+                    *(state[name].to_pylist() for name in ("text", "recent", "words", "data")),
+                    strict=True,
+                )
+            ],
+            pa.string(),
+        ),
+        name="notes",
+    )
+
+
+class PlainNotes:
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._values: list[int] = []
+
+    def add(self, row: dict[str, Any]) -> None:
+        if row[self._column] is not None:
+            self._values.append(row[self._column])
+
+    def merge(self, later: PlainNotes) -> None:
+        self._values = self._values + later._values
+
+    def state(self) -> dict[str, Any]:
+        words = [str(each) for each in self._values]
+        return {
+            "text": "".join(f",{word}" for word in words),
+            "recent": self._values[-3:],
+            "words": words,
+            "data": bytes(map(len, words)),
+        }
+
+    def result(self) -> str:
+        state = self.state()
+        return f"{state['text']}:{state['recent']}:{len(state['words'])}:{state['data'].hex()}"
+
+
 #: The plain form of each function, by its name.
-PLAIN: dict[str, Any] = {"spread": PlainSpread, "weighted": PlainWeighted, "trail": PlainTrail}
+PLAIN: dict[str, Any] = {
+    "spread": PlainSpread,
+    "weighted": PlainWeighted,
+    "trail": PlainTrail,
+    "notes": PlainNotes,
+}

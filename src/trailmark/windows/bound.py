@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal, Protocol
 
@@ -30,16 +31,16 @@ Array = npt.NDArray[Any]
 class StateField:
     """One field of a function's state: in memory a NumPy type, in a footprint an Arrow type.
 
-    A ``text`` field holds the place of its bytes in memory and the string in a footprint, a
-    ``list`` field that of its values and the list of them.
+    What is ``held`` lies beside the slots: in memory the field begins with its place, see
+    `trailmark.windows.blocks`; in a footprint it is the text or the list itself.
     """
 
     name: str
     dtype: Any
     kind: pa.DataType
     at: int
-    is_text: bool = False
-    is_list: bool = False
+    is_held: bool = False
+    may_be_null: bool = False
 
 
 @dataclass(slots=True)
@@ -138,9 +139,12 @@ class BoundFunction(Protocol):
 
     def result(self, states: Array, columns: BatchColumns, heap: int | None) -> pa.Array: ...
 
-    def text_column(self) -> str | None:
-        """The column whose strings the state holds, if it does."""
-
     def source(self, columns: BatchColumns, heap: int | None) -> Bytes | None:
         """Where what states hold beside the slots is, in the batch or in the heap; None if they
         hold nothing there."""
+
+    def read_held(self, states: Array, source: Bytes) -> dict[str, pa.Array]:
+        """What states hold beside the slots, by the names of the fields."""
+
+    def hold(self, states: Array, values: Mapping[str, pa.Array]) -> npt.NDArray[np.uint8]:
+        """Lets states hold these values, which are in the bytes that are returned."""

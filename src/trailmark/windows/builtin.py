@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from trailmark.kernel.columns import (
     ColumnView,
     arrow_fixed,
     arrow_text,
-    check_text,
     is_readable,
+    plain,
 )
 from trailmark.kernel.library import Bytes, address, kernel, reference
 from trailmark.values import dataclass
+from trailmark.windows.blocks import read_blocks, text_parts
 from trailmark.windows.bound import (
     Array,
     Assignment,
@@ -108,12 +110,14 @@ class BuiltIn:
     def begin(self) -> BatchFold:
         return KernelFold(self)
 
-    def text_column(self) -> str | None:
-        return self._call.column if self.physical == "text" else None
-
     def source(self, columns: BatchColumns, heap: int | None) -> Bytes | None:
-        text = self.text_column()
-        return None if text is None else bytes_structure(columns.get(text, "text"), heap)
+        return None
+
+    def read_held(self, states: Array, source: Bytes) -> dict[str, pa.Array]:
+        return {}
+
+    def hold(self, states: Array, values: Mapping[str, pa.Array]) -> npt.NDArray[np.uint8]:
+        raise NotImplementedError
 
     def fold(
         self, states: Array, columns: BatchColumns, assigned: Assignment, heap: int | None
@@ -187,9 +191,6 @@ class Count(BuiltIn):
             reference(column_structure(view)),
             reference(assigned.structure()),
         )
-
-    def text_column(self) -> None:
-        return None
 
     def result(self, states: Array, columns: BatchColumns, heap: int | None) -> pa.Array:
         return arrow_fixed(states[self.name]["count"], pa.int64())
@@ -289,7 +290,7 @@ class Held(BuiltIn):
         self.result_type = kind
         if self.physical == "text":
             self.fields = (
-                StateField("place", "<u8", pa.string(), 0, is_text=True),
+                StateField("value", "<u8", pa.string(), 0, is_held=True, may_be_null=True),
                 StateField("length", "<u4", pa.null(), 8),
                 StateField("seen", "<u1", pa.int8(), 12),
                 StateField("in_batch", "<u1", pa.null(), 13),
@@ -304,6 +305,23 @@ class Held(BuiltIn):
         else:
             raise self._refuse()
 
+    def source(self, columns: BatchColumns, heap: int | None) -> Bytes | None:
+        if self.physical != "text":
+            return None
+        return bytes_structure(columns.get(str(self._call.column), "text"), heap)
+
+    def read_held(self, states: Array, source: Bytes) -> dict[str, pa.Array]:
+        offsets, data = read_blocks(states, self.at, source)
+        is_valid = states[self.name]["seen"] == 1
+        return {"value": arrow_text(offsets, data, pa.string(), is_valid)}
+
+    def hold(self, states: Array, values: Mapping[str, pa.Array]) -> npt.NDArray[np.uint8]:
+        sizes, data = text_parts(plain(values["value"]))
+        mine = states[self.name]
+        mine["value"], mine["length"] = np.cumsum(sizes, dtype=np.int64) - sizes, sizes
+        mine["in_batch"] = 1
+        return data
+
     def _call_kernel(self, arguments: list[Any]) -> None:
         name, skip = self._call.name, int(self._call.skip_nulls)
         if name in ("min", "max"):
@@ -316,8 +334,9 @@ class Held(BuiltIn):
     def result(self, states: Array, columns: BatchColumns, heap: int | None) -> pa.Array:
         has_value = states[self.name]["seen"] == 1
         if self.physical == "text":
-            view = columns.get(str(self._call.column), "text")
-            text = read_text(states, self.at, bytes_structure(view, heap), has_value)
+            source = self.source(columns, heap)
+            assert source is not None
+            text = self.read_held(states, source)["value"]
             return text if _T.is_string(self.result_type) else text.cast(self.result_type)
         value = states[self.name]["value"]
         if self.physical == "i128":
@@ -328,17 +347,6 @@ class Held(BuiltIn):
         if _T.is_date32(self.result_type):
             whole = whole.cast(pa.int32())
         return whole.cast(self.result_type)
-
-
-def read_text(states: Array, at: int, source: Any, is_valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """The strings that states hold, from the batch or the table's heap."""
-    where = (reference(states_structure(states, at)), None, len(states), reference(source))
-    total = kernel.tm_read_blobs(*where, None, None)
-    check_text(total, "states of windows")
-    offsets = np.zeros(len(states) + 1, dtype=np.int32)
-    data = np.empty(max(1, total), dtype=np.uint8)
-    kernel.tm_read_blobs(*where, address(offsets), address(data))
-    return arrow_text(offsets, data, pa.string(), is_valid)
 
 
 #: The functions whose states have a fixed size.

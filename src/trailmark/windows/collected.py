@@ -7,33 +7,26 @@ blocks of the windows that it adds to, and writes them anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trailmark.kernel.columns import (
-    arrow_fixed,
-    arrow_text,
-    check_text,
-    numbers,
-    plain,
-    single,
-    text_offsets,
-    validity,
+from trailmark.kernel.columns import arrow_fixed, numbers, plain, single, validity
+from trailmark.kernel.library import Bytes, address
+from trailmark.windows.blocks import (
+    Blocks,
+    Counts,
+    flat_values,
+    list_blocks,
+    list_counts,
+    lists_of,
+    read_blocks,
 )
-from trailmark.kernel.library import Bytes, address, kernel, reference
-from trailmark.windows.bound import (
-    Array,
-    Assignment,
-    BatchColumns,
-    StateField,
-    states_structure,
-)
+from trailmark.windows.bound import Array, Assignment, BatchColumns, StateField
 from trailmark.windows.builtin import BuiltIn, is_number, physical_of
-
-Counts = npt.NDArray[np.int64]
 
 
 class Collected(BuiltIn):
@@ -48,7 +41,7 @@ class Collected(BuiltIn):
         self.is_distinct = name in ("collect_set", "count_distinct")
         self._element = pa.float64() if name == "percentile" else _plain_type(kind)
         self.fields = (
-            StateField("values", "<u8", pa.list_(self._element), 0, is_list=True),
+            StateField("values", "<u8", pa.list_(self._element), 0, is_held=True),
             StateField("length", "<u4", pa.null(), 8),
             StateField("seen", "<u1", pa.null(), 12),
             StateField("in_batch", "<u1", pa.null(), 13),
@@ -69,9 +62,6 @@ class Collected(BuiltIn):
 
     def begin(self) -> CollectedFold:
         return CollectedFold(self)
-
-    def text_column(self) -> None:
-        return None
 
     def source(self, columns: BatchColumns, heap: int | None) -> Bytes:
         written = columns.written.get(self.name)
@@ -94,27 +84,12 @@ class Collected(BuiltIn):
 
     def flat(self, states: Array, source: Bytes) -> pa.Array:
         """The values of states, one state after another."""
-        where = (reference(states_structure(states, self.at)), None, len(states), reference(source))
-        total = kernel.tm_read_blobs(*where, None, None)
-        check_text(total, "states of windows")
-        offsets = np.zeros(len(states) + 1, dtype=np.int32)
-        data = np.empty(max(1, total), dtype=np.uint8)
-        kernel.tm_read_blobs(*where, address(offsets), address(data))
-        data, counts = data[:total], states[self.name]["count"]
-        if not pa.types.is_string(self._element):
-            width = _width(self._element)
-            values = data if width == 1 else data.reshape(-1, width)
-            return arrow_fixed(np.ascontiguousarray(values), self._element)
-        is_length = _first_parts(4 * counts, np.diff(offsets))
-        sizes = np.ascontiguousarray(data[is_length]).view("<i4")
-        ends = text_offsets(sizes, "states of windows")
-        return arrow_text(ends, np.ascontiguousarray(data[~is_length]), pa.string(), None)
+        counts = states[self.name]["count"]
+        return flat_values(counts, *read_blocks(states, self.at, source), self._element)
 
-    def hold(
-        self, states: Array, which: Counts, flat: pa.Array, counts: Counts
-    ) -> npt.NDArray[np.uint8]:
+    def _let_hold(self, states: Array, which: Counts, flat: pa.Array, counts: Counts) -> Blocks:
         """Lets states hold these values, which are in the bytes that are returned."""
-        lengths, data = _blocks(flat, counts)
+        lengths, data = list_blocks(flat, counts)
         mine = states[self.name]
         mine["values"][which] = np.cumsum(lengths) - lengths
         mine["length"][which] = lengths
@@ -122,26 +97,28 @@ class Collected(BuiltIn):
         mine["in_batch"][which] = 1
         return data
 
-    def gather(
-        self, states: Array, which: Counts, owners: Counts, flat: pa.Array
-    ) -> npt.NDArray[np.uint8]:
-        """The same with values in the order in which they came; ``which[owners]`` are the states
-        that they belong to. Sets take each value once."""
+    def hold(self, states: Array, values: Mapping[str, pa.Array]) -> Blocks:
+        column = values["values"]
+        every = np.arange(len(column))
+        return self._let_hold(states, every, plain(column.flatten()), list_counts(column))
+
+    def read_held(self, states: Array, source: Bytes) -> dict[str, pa.Array]:
+        return {"values": lists_of(states[self.name]["count"], self.flat(states, source))}
+
+    def gather(self, states: Array, which: Counts, owners: Counts, flat: pa.Array) -> Blocks:
+        """Lets states hold values that are in the order in which they came; ``which[owners]`` are
+        the states that they belong to. Sets take each value once."""
         if self.is_distinct:
             kept = _first_of_each(owners, flat)
             owners, flat = owners[kept], flat.take(pa.array(kept))
         flat = flat.take(pa.array(np.argsort(owners, kind="stable")))
-        return self.hold(states, which, flat, np.bincount(owners, minlength=len(which)))
-
-    def lists(self, states: Array, source: Bytes) -> pa.Array:
-        """What states hold, as lists."""
-        return _lists(states[self.name]["count"], self.flat(states, source))
+        return self._let_hold(states, which, flat, np.bincount(owners, minlength=len(which)))
 
     def result(self, states: Array, columns: BatchColumns, heap: int | None) -> pa.Array:
         name, counts = self._call.name, states[self.name]["count"]
         if name == "count_distinct":
             return arrow_fixed(np.ascontiguousarray(counts), pa.int64())
-        found = self.lists(states, self.source(columns, heap))
+        found = self.read_held(states, self.source(columns, heap))["values"]
         if name != "percentile":
             return found.cast(self.result_type)
         return self._percentiles(np.ascontiguousarray(counts), numbers(found.flatten()))
@@ -158,7 +135,7 @@ class Collected(BuiltIn):
         if not self._has_many:
             return arrow_fixed(np.ascontiguousarray(found[:, 0]), pa.float64(), has_any)
         flat = arrow_fixed(np.ascontiguousarray(found[has_any]).reshape(-1), pa.float64())
-        listed = _lists(np.where(has_any, len(wanted), 0), flat)
+        listed = lists_of(np.where(has_any, len(wanted), 0), flat)
         if has_any.all():
             return listed
         return pa.ListArray.from_arrays(listed.offsets, flat, mask=pa.array(~has_any))
@@ -230,48 +207,3 @@ def _between(
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(kind) else kind
-
-
-def _width(kind: pa.DataType) -> int:
-    return 1 if pa.types.is_boolean(kind) else int(kind.bit_width // 8)
-
-
-def _lists(counts: Counts, flat: pa.Array) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
-
-
-def _first_parts(heads: Counts, lengths: Counts) -> npt.NDArray[np.bool_]:
-    """Which bytes of blocks that lie side by side belong to the first part of each."""
-    parts = np.empty(2 * len(heads), dtype=np.int64)
-    parts[::2], parts[1::2] = heads, lengths - heads
-    return np.repeat(np.arange(len(parts)) % 2 == 0, parts)
-
-
-def _blocks(flat: pa.Array, counts: Counts) -> tuple[Counts, npt.NDArray[np.uint8]]:
-    """The lengths of the blocks for lists of values, and the blocks side by side."""
-    if not pa.types.is_string(flat.type):
-        width = _width(flat.type)
-        return counts * width, _raw_bytes(flat, width)
-    buffers, count = flat.buffers(), len(flat)
-    if not count:
-        return np.zeros(len(counts), dtype=np.int64), np.empty(1, dtype=np.uint8)
-    offsets = np.frombuffer(buffers[1], "<i4", count + 1, 4 * flat.offset)
-    text = np.frombuffer(buffers[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    last = np.cumsum(counts)
-    ends = offsets.astype(np.int64)
-    lengths = ends[last] - ends[last - counts] + 4 * counts
-    is_length = _first_parts(4 * counts, lengths)
-    data = np.empty(len(is_length), dtype=np.uint8)
-    data[is_length] = np.diff(offsets).view(np.uint8)
-    data[~is_length] = text
-    return lengths, data
-
-
-def _raw_bytes(flat: pa.Array, width: int) -> npt.NDArray[np.uint8]:
-    if not len(flat):
-        return np.empty(1, dtype=np.uint8)
-    if pa.types.is_boolean(flat.type):
-        bits: npt.NDArray[np.uint8] = flat.to_numpy(zero_copy_only=False).astype(np.uint8)
-        return bits
-    return np.frombuffer(flat.buffers()[1], np.uint8, width * len(flat), width * flat.offset)

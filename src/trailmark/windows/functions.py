@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SettingError
 from trailmark.values import dataclass
 
 Overflow = Literal["error", "null"]
-State = dict[str, npt.NDArray[Any]]
+#: NumPy arrays of numbers, Arrow arrays of texts and lists, each with a value for every window.
+State = dict[str, Any]
 
 #: How far off estimates may be asked to be: less takes more memory than an exact count often does.
 _LEAST_RSD, _MOST_RSD = 0.005, 0.39
@@ -180,15 +180,18 @@ def _is_share(value: object) -> bool:
 class UserFunction:
     """A function of your own, over whole batches of windows at once.
 
-    The state is a dictionary of NumPy arrays, one entry per window, of the types in ``state``.
+    The state is a dictionary of arrays with a value for each window, of the types in ``state``:
+    NumPy arrays of numbers and of bytes of a fixed length, Arrow arrays of strings, bytes and
+    lists.
 
     Parameters
     ----------
     columns
         Names of the columns it reads.
     state
-        Names and types of its state: fixed width, without nulls (``fixed_size_binary`` for bytes of
-        your own).
+        Names and types of its state, without nulls: numbers, ``fixed_size_binary`` for bytes of
+        your own, ``string``, ``binary``, or lists of numbers, booleans, times, decimals, strings
+        or bytes. States with strings, bytes or lists are as heavy as these.
     result_type
         Type of its result.
     init
@@ -224,9 +227,9 @@ class UserFunction:
     columns: Sequence[str]
     state: pa.Schema
     result_type: pa.DataType
-    init: Callable[[int], Mapping[str, npt.NDArray[Any]]]
-    update: Callable[..., Mapping[str, npt.NDArray[Any]]]
-    merge: Callable[[State, State], Mapping[str, npt.NDArray[Any]]]
+    init: Callable[[int], Mapping[str, Any]]
+    update: Callable[..., Mapping[str, Any]]
+    merge: Callable[[State, State], Mapping[str, Any]]
     result: Callable[[State], pa.Array]
     name: str = "user"
     version: int = 1

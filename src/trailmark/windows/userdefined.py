@@ -11,9 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.errors import SchemaError, SettingError, UnsupportedType
+from trailmark.kernel.columns import single
+from trailmark.kernel.library import Bytes, address
 from trailmark.values import dataclass
+from trailmark.windows.blocks import Blocks, HeldColumn, memory_of
 from trailmark.windows.bound import Array, Assignment, BatchColumns, StateField
 from trailmark.windows.functions import State, UserFunction
+
+Numbers = npt.NDArray[np.int64]
 
 
 def _memory_type(kind: pa.DataType) -> Any | None:
@@ -22,6 +27,47 @@ def _memory_type(kind: pa.DataType) -> Any | None:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.dtype(kind.to_pandas_dtype()).newbyteorder("<")
     return None
+
+
+def chosen(state: State, places: Numbers) -> State:
+    """The states of some windows."""
+    return {
+        name: values.take(pa.array(places)) if isinstance(values, pa.Array) else values[places]
+        for name, values in state.items()
+    }
+
+
+def joined(state: State, more: State) -> State:
+    """The states of some windows, then those of others."""
+    return {
+        name: pa.concat_arrays([values, more[name]])
+        if isinstance(values, pa.Array)
+        else np.concatenate([values, more[name]])
+        for name, values in state.items()
+    }
+
+
+def _aligned(offset: int) -> int:
+    return (offset + 7) // 8 * 8
+
+
+def _held_values(returned: Any, item: StateField, step: str, count: int, where: str) -> pa.Array:
+    """Texts or lists as the user has returned them."""
+    try:
+        is_arrow = isinstance(returned, pa.Array | pa.ChunkedArray)
+        column = single(returned) if is_arrow else pa.array(returned, item.kind)
+        column = column if column.type == item.kind else column.cast(item.kind)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"{step} returned {item.name!r}, declared {item.kind}, as something else: {error}",
+            where=where,
+            fix="Return an Arrow array of the declared type.",
+        ) from error
+    has_nulls = column.null_count or (pa.types.is_list(item.kind) and column.flatten().null_count)
+    if len(column) != count or has_nulls:
+        wrong = "with nulls" if has_nulls else f"with {len(column)} values, not {count}"
+        raise SchemaError(f"{step} returned {item.name!r} {wrong}.", where=where)
+    return column
 
 
 @dataclass(slots=True)
@@ -39,9 +85,7 @@ class UserFold:
     def _extend(self, count: int) -> None:
         if count > self.count:
             more = self.function.checked("init", count - self.count, count - self.count)
-            for name, values in more.items():
-                have = self.partial.get(name)
-                self.partial[name] = values if have is None else np.concatenate([have, values])
+            self.partial = joined(self.partial, more) if self.partial else more
             self.is_touched = np.concatenate(
                 [self.is_touched, np.zeros(count - self.count, dtype=np.bool_)]
             )
@@ -71,19 +115,18 @@ class UserFold:
         heap: int | None,
     ) -> None:
         self._extend(len(states))
-        mine = states[self.function.name]
-        number = np.flatnonzero(is_prior & self.is_touched)
-        merged: State = {}
-        if len(number):
-            stored = {name: np.ascontiguousarray(mine[name][number]) for name in self.partial}
-            later = {name: values[number] for name, values in self.partial.items()}
-            merged = self.function.checked("merge", len(number), stored, later)
+        if not len(states):
+            return
         # A window that only closes keeps its stored state, bit for bit.
-        fresh = np.flatnonzero(~is_prior)
-        for name, values in self.partial.items():
-            mine[name][fresh] = values[fresh]
-        for name, values in merged.items():
-            mine[name][number] = values
+        changed = np.flatnonzero(~is_prior)
+        values = chosen(self.partial, changed)
+        number = np.flatnonzero(is_prior & self.is_touched)
+        if len(number):
+            stored = self.function.read(states[number], columns, heap)
+            later = chosen(self.partial, number)
+            merged = self.function.checked("merge", len(number), stored, later)
+            changed, values = np.concatenate([changed, number]), joined(values, merged)
+        columns.written[self.function.name] = self.function.put(states, changed, values)
 
 
 class UserDefined:
@@ -95,15 +138,22 @@ class UserDefined:
         self.at = at
         self.result_type = call.result_type
         fields, offset = [], 0
+        self._held: dict[str, HeldColumn] = {}
         for column in call.state:
             dtype = _memory_type(column.type)
+            is_held = dtype is None
+            dtype = memory_of(column.type) if dtype is None else dtype
             if dtype is None:
                 raise UnsupportedType(
-                    f"State field {column.name!r} of type {column.type} has no fixed width.",
+                    f"State field {column.name!r} of type {column.type} cannot be kept.",
                     where=f"value {output!r}",
-                    fix="Declare integers, floats or fixed_size_binary(n).",
+                    fix="Declare integers, floats, fixed_size_binary(n), strings, bytes, or lists "
+                    "of numbers, booleans, times, decimals, strings or bytes.",
                 )
-            fields.append(StateField(column.name, dtype, column.type, offset))
+            if is_held:
+                offset = _aligned(offset)
+                self._held[column.name] = HeldColumn(column.type, at + offset)
+            fields.append(StateField(column.name, dtype, column.type, offset, is_held=is_held))
             offset += dtype.itemsize
         if len(set(call.state.names)) != len(fields):
             raise SettingError(
@@ -111,7 +161,7 @@ class UserDefined:
                 where=f"value {output!r}",
             )
         self.fields = tuple(fields)
-        self.size = (offset + 7) // 8 * 8
+        self.size = _aligned(offset)
 
     def checked(self, step: str, count: int, *arguments: Any) -> State:
         """Calls a function of the user's and checks what it returns."""
@@ -123,6 +173,9 @@ class UserDefined:
             raise SchemaError(f"{step} must return a dictionary with {names}.", where=where)
         state: State = {}
         for item in self.fields:
+            if item.is_held:
+                state[item.name] = _held_values(returned[item.name], item, step, count, where)
+                continue
             values = np.asarray(returned[item.name])
             if values.shape != (count,):
                 raise SchemaError(
@@ -141,26 +194,55 @@ class UserDefined:
         return state
 
     def fresh(self, state: Array) -> None:
+        """Texts and lists begin with the first batch of a window: a state alone has no heap."""
         empty = self.checked("init", 1, 1)
         for name, values in empty.items():
-            state[self.name][name] = values
+            if name not in self._held:
+                state[self.name][name] = values
 
     def begin(self) -> UserFold:
         return UserFold(self)
 
-    def text_column(self) -> None:
-        return None
+    def read(self, states: Array, columns: BatchColumns, heap: int | None) -> State:
+        """The states as the user's functions are given them."""
+        source = self.source(columns, heap)
+        return self.as_given(states, {} if source is None else self.read_held(states, source))
 
-    def source(self, columns: BatchColumns, heap: int | None) -> None:
-        return None
+    def as_given(self, states: Array, held: Mapping[str, pa.Array]) -> State:
+        mine = states[self.name]
+        return {
+            item.name: held[item.name] if item.is_held else mine[item.name].copy()
+            for item in self.fields
+        }
+
+    def put(self, states: Array, which: Numbers, values: State) -> Blocks:
+        """Leaves states with these values; texts and lists are in the bytes that are returned."""
+        blocks, begin = [np.empty(1, dtype=np.uint8)], 1
+        for name, column in values.items():
+            if name in self._held:
+                blocks.append(self._held[name].hold(states, which, column, begin))
+                begin += len(blocks[-1])
+            else:
+                states[self.name][name][which] = column
+        return np.concatenate(blocks)
+
+    def source(self, columns: BatchColumns, heap: int | None) -> Bytes | None:
+        if not self._held:
+            return None
+        written = columns.written.get(self.name)
+        return Bytes(None, None if written is None else address(written), heap)
+
+    def read_held(self, states: Array, source: Bytes) -> dict[str, pa.Array]:
+        return {name: column.read(states, source) for name, column in self._held.items()}
+
+    def hold(self, states: Array, values: Mapping[str, pa.Array]) -> Blocks:
+        return self.put(states, np.arange(len(states)), dict(values))
 
     def result(self, states: Array, columns: BatchColumns, heap: int | None) -> pa.Array:
         if not len(states):
             # A list comprehension over no windows would make an array of no type.
             return pa.array([], self.result_type)
-        mine = states[self.name]
-        state = {f.name: mine[f.name].copy() for f in self.fields}
-        values = self.call.result(state)
+        values = self.call.result(self.read(states, columns, heap))
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         if not isinstance(values, pa.Array) or values.type != self.result_type:

@@ -141,19 +141,19 @@ def test_footprints_whose_lists_do_not_belong_together_are_refused() -> None:
     footprints = operator.footprints(state, state.list_oldest(), 0)
     assert not operator.trouble(footprints, 0)
     assert footprints.column("all.values").to_pylist() == [["a", "b", "c"]]
-    assert footprints.column("all.count").to_pylist() == [[1, 2]]
+    assert footprints.column("all.values.count").to_pylist() == [[1, 2]]
     for name, lists, text in (
-        ("all.count", [[1, 1]], "other lengths of 'all.values'"),
-        ("all.count", [[-1, 4]], "less than no values in 'all.values'"),
-        ("all.count", [[3]], "other lengths of 'all.count'"),
-        ("all.count", [[None, 3]], "nulls among 'all.count'"),
+        ("all.values.count", [[1, 1]], "other lengths of 'all.values'"),
+        ("all.values.count", [[-1, 4]], "less than no values in 'all.values'"),
+        ("all.values.count", [[3]], "other lengths of 'all.values.count'"),
+        ("all.values.count", [[None, 3]], "nulls among 'all.values.count'"),
         ("all.values", [["a", None, "c"]], "nulls among 'all.values'"),
         ("first.seen", [[1]], "other lengths of 'first.seen'"),
         ("session.end", [[1, 2, 3]], "other lengths of 'session.end'"),
     ):
         assert text in operator.trouble(_with(footprints, name, lists), 0)
-    renamed = footprints.drop_columns(["all.count"])
-    assert "has no 'all.count'" in operator.trouble(renamed, 0)
+    renamed = footprints.drop_columns(["all.values.count"])
+    assert "has no 'all.values.count'" in operator.trouble(renamed, 0)
 
 
 def test_a_users_function_merges_sessions_in_the_order_of_their_starts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.plain import batch_of
-from tests.support.userfunctions import trail, weighted
+from tests.support.userfunctions import notes, trail, weighted
 from trailmark.errors import SchemaError, SettingError, UnsupportedType
 from trailmark.operators.aggregate import Aggregate
 from trailmark.operators.protocol import BatchInput
@@ -19,6 +20,7 @@ from trailmark.records import FOOTPRINT
 from trailmark.state.memory import Memory
 from trailmark.state.table import StateTable
 from trailmark.windows.functions import State, UserFunction
+from trailmark.windows.lists import extend_lists
 from trailmark.windows.spec import CountWindow, TimeWindow, Window
 
 _SCHEMA = pa.schema([("k", pa.int8()), ("v", pa.int64()), ("t", pa.timestamp("us"))])
@@ -187,13 +189,110 @@ def test_a_result_may_come_in_chunks() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.string(), pa.bool_(), pa.decimal128(9, 2), pa.timestamp("us"), pa.list_(pa.int8())],
+    [
+        *(pa.bool_(), pa.decimal128(9, 2), pa.timestamp("us"), pa.large_string()),
+        *(pa.list_(pa.list_(pa.int8())), pa.list_(pa.float16()), pa.list_(pa.binary(2))),
+        *(pa.map_(pa.int8(), pa.int8()), pa.struct([("a", pa.int8())])),
+    ],
     ids=str,
 )
-def test_a_state_without_a_fixed_width_number_is_refused(kind: pa.DataType) -> None:
+def test_a_state_that_cannot_be_kept_is_refused(kind: pa.DataType) -> None:
     call = replace(TOTAL, state=pa.schema([("sum", kind)]))
-    with pytest.raises(UnsupportedType, match=r"State field 'sum' of type .* has no fixed width"):
+    with pytest.raises(UnsupportedType, match=r"State field 'sum' of type .* cannot be kept"):
         run(call, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.string(), ["", "ä" * 300, "x"]),
+        (pa.binary(), [b"\0", b"", b"\xff" * 9]),
+        (pa.list_(pa.int8()), [[], [1, -1], [3]]),
+        (pa.list_(pa.bool_()), [[True, False, True], [], [False]]),
+        (pa.list_(pa.float64()), [[0.5, float("inf")], [], []]),
+        (pa.list_(pa.timestamp("us", "UTC")), [[1, 2], [3], []]),
+        (pa.list_(pa.decimal128(9, 2)), [[], [], [Decimal("1.25")]]),
+        (pa.list_(pa.string()), [["a", "", "ä"], [], [""]]),
+        (pa.list_(pa.binary()), [[b""], [b"a", b"bc"], []]),
+    ],
+    ids=str,
+)
+def test_states_of_any_length_survive_batches_and_footprints(
+    kind: pa.DataType, values: list[Any]
+) -> None:
+    """Each window is given the value that its number asks for, beside a field of three bytes."""
+    every = pa.array(values, kind)
+
+    def update(state: State, window: Any, column: pa.Array) -> State:
+        taken = np.zeros(len(state["text"]), dtype=np.int64)
+        taken[window] = column.to_numpy()
+        return state | {"held": every.take(pa.array(taken)), "text": every_text.take(taken)}
+
+    every_text = pa.array(["none", "one", "many"])
+    call = UserFunction(
+        columns=["v"],
+        state=pa.schema([("odd", pa.binary(3)), ("held", kind), ("text", pa.string())]),
+        result_type=kind,
+        init=lambda n: {
+            "odd": np.full(n, b"odd", dtype="V3"),
+            "held": every.take(pa.array(np.ones(n, np.int64))),
+            "text": ["begun"] * n,
+        },
+        update=update,
+        merge=lambda earlier, later: later,
+        result=lambda state: state["held"],
+    )
+    operator = Aggregate(_SCHEMA, by="k", window=CountWindow(3, 3), values={"x": call})
+    table = StateTable(operator.layout, Memory())
+    rows = [(key, 0, 0) for key in range(3)]
+    for batch, given in enumerate((rows, [(key, key, 0) for key in range(3)])):
+        operator.process(table, BatchInput(batch, batch_of(_SCHEMA, given, offset=2)))
+    footprints = operator.footprints(table, table.slots(), 0)
+    footprints.validate(full=True)
+    assert operator.weigh(footprints) >= footprints.nbytes // 64
+    assert not operator.trouble(footprints, 1)
+    loaded = StateTable(operator.layout, Memory())
+    operator.load(loaded, footprints.append_column(FOOTPRINT, pa.array([1, 1, 1])), "test")
+    assert operator.content(loaded).equals(operator.content(table))
+    by_key = dict(zip(*(footprints.column(n).to_pylist() for n in ("k", "x.held")), strict=True))
+    assert [by_key[key] for key in range(3)] == every.to_pylist()
+    nothing = batch_of(_SCHEMA, [(key, 2, 0) for key in range(3)], offset=2)
+    for state in (table, loaded):
+        results = operator.process(state, BatchInput(2, nothing)).results
+        assert results.column("x").to_pylist() == every.take(pa.array([2, 2, 2])).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        ([["a"], None], "with nulls"),
+        ([["a"], ["b", None]], "with nulls"),
+        ([["a"]], "with 1 values, not 2"),
+        ([[1], [2]], "declared list<item: string>, as something else"),
+        (3, "as something else"),
+    ],
+    ids=str,
+)
+def test_texts_and_lists_that_are_not_as_declared_are_refused(returned: Any, text: str) -> None:
+    call = replace(
+        TOTAL,
+        state=pa.schema([("sum", pa.list_(pa.string()))]),
+        init=lambda n: {"sum": [[]] * n},
+        update=lambda state, window, column: {"sum": returned},
+    )
+    with pytest.raises(SchemaError, match=text):
+        run(call, [[(1, 1, 0), (2, 1, 0)]])
+
+
+def test_what_windows_of_a_users_function_held_is_given_back() -> None:
+    operator = Aggregate(_SCHEMA, by="k", window=CountWindow(30, 30), values={"x": notes("v")})
+    table = StateTable(operator.layout, Memory())
+    tops = []
+    for batch in range(40):
+        rows = batch_of(_SCHEMA, [(1, 100 + (7 * batch + n) % 900, 0) for n in range(10)], offset=2)
+        operator.process(table, BatchInput(batch, rows))
+        tops.append(int(table.header.heap_top))
+    assert max(tops) == max(tops[:9])
 
 
 def test_a_state_field_named_twice_is_refused() -> None:
@@ -218,3 +317,19 @@ def test_a_description_changes_with_the_version() -> None:
     assert described[0] != described[1]
     assert described[0]["function"] == "user:total"
     assert described[0]["state"] == [["sum", "int64"]]
+
+
+def test_lists_are_extended_by_values_or_by_lists() -> None:
+    """Also lists that begin inside of their buffers, as those of a slice do."""
+    lists = pa.array([["hidden"], ["a"], [], ["b", "c"]]).slice(1)
+    values = pa.chunked_array([["x"], ["y", "z"]])
+    window = np.array([2, 0, 2])
+    assert extend_lists(lists, values, window).to_pylist() == [["a", "y"], [], ["b", "c", "x", "z"]]
+    more = pa.array([["hidden"], [], ["x"], ["y"]]).slice(1)
+    assert extend_lists(lists, more).to_pylist() == [["a"], ["x"], ["b", "c", "y"]]
+    none = lists.slice(0, 0)
+    assert extend_lists(none, none).to_pylist() == []
+    numbers = extend_lists(pa.array([[1.5]]), pa.array([2], pa.int8()), np.array([0]))
+    assert numbers.to_pylist() == [[1.5, 2.0]]
+    with pytest.raises(SchemaError, match="3 lists cannot be extended by 2 lists"):
+        extend_lists(lists, more.slice(1))

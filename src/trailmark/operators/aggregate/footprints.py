@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,6 @@ from trailmark.kernel.columns import (
     numbers,
     plain,
     single,
-    view,
     whole_numbers,
 )
 from trailmark.kernel.library import Bytes, Local, address, kernel, reference
@@ -33,8 +31,6 @@ from trailmark.state.table import (
     TableLayout,
 )
 from trailmark.windows.bound import BoundFunction, StateField, states_structure
-from trailmark.windows.builtin import read_text
-from trailmark.windows.collected import Collected
 from trailmark.windows.spec import CountWindow, Window
 
 #: Starts of windows keep far from the ends of 64 bits: sums with sizes do not overflow.
@@ -90,13 +86,21 @@ class FootprintFormat:
         arrays.append(next(numbers))
         if self._has_fill:
             arrays.append(next(numbers))
+        held: dict[str, dict[str, pa.Array]] = {}
         for function, item in self._logged:
             column = next(numbers) if _is_number(item) else None
             if column is None:
                 if rows.states is None:
                     rows = table.read(slots)
                 assert rows.states is not None
-                column = _logged_column(table, rows.states, function, item)
+                if item.is_held and function.name not in held:
+                    source = Bytes(None, None, table.heap_address)
+                    held[function.name] = function.read_held(rows.states, source)
+                column = (
+                    held[function.name][item.name]
+                    if item.is_held
+                    else state_column(rows.states, function, item)
+                )
             arrays.append(column)
         return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
 
@@ -120,9 +124,9 @@ class FootprintFormat:
             is_narrow = _is_number(item) and kind is not None and pa.types.is_signed_integer(kind)
             if kind != item.kind and not is_narrow:
                 return f"has no {name!r} of type {item.kind}"
-            if rows.column(name).null_count and not item.is_text:
+            if rows.column(name).null_count and not item.may_be_null:
                 return f"has nulls in {name!r}"
-            if item.is_list and rows.column(name).flatten().null_count:
+            if pa.types.is_list(item.kind) and rows.column(name).flatten().null_count:
                 return f"has nulls among the values of {name!r}"
         return footprint_trouble(rows, window, batch)
 
@@ -136,14 +140,16 @@ class FootprintFormat:
         footprints = whole_numbers(rows, FOOTPRINT)
         rows = self.widen(rows, where)
         states = np.zeros(rows.num_rows, dtype=self._layout.state)
+        held: dict[str, dict[str, pa.Array]] = {}
         for function, item in self._logged:
             column = rows.column(_column(function, item))
-            if item.is_text:
-                self._load_text(table, states, function, column)
-            elif item.is_list:
-                self._load_lists(table, states, function, column)
+            if item.is_held:
+                held.setdefault(function.name, {})[item.name] = plain(column)
             else:
                 states[function.name][item.name] = field_values(column, item)
+        for function in self._functions:
+            if function.name in held:
+                self._move(table, states, function, function.hold(states, held[function.name]))
         table.insert(
             table.encode_keys(rows),
             starts=whole_numbers(rows, START) if self._layout.has_start else None,
@@ -154,44 +160,23 @@ class FootprintFormat:
             where=where,
         )
 
-    def _load_text(
-        self, table: StateTable, states: npt.NDArray[Any], function: BoundFunction, column: pa.Array
-    ) -> None:
-        """Points the states at the strings of the footprints, then moves these into the heap."""
-        count = len(column)
-        text = view(plain(column))
-        offsets = text_offsets_of(text.offsets, count)
-        mine = states[function.name]
-        mine["place"] = offsets[:-1]
-        mine["length"] = np.diff(offsets)
-        mine["in_batch"] = 1
-        self._move(table, states, function, text.offsets, text.data)
-
-    def _load_lists(
-        self, table: StateTable, states: npt.NDArray[Any], function: BoundFunction, column: pa.Array
-    ) -> None:
-        """The same with the values of lists."""
-        assert isinstance(function, Collected)
-        counts = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-        data = function.hold(states, np.arange(len(column)), plain(column.flatten()), counts)
-        self._move(table, states, function, None, address(data))
-
     def _move(
         self,
         table: StateTable,
         states: npt.NDArray[Any],
         function: BoundFunction,
-        offsets: int | None,
-        data: int | None,
+        data: npt.NDArray[np.uint8],
     ) -> None:
-        """Moves what states point at into the heap."""
+        """Moves what states hold into the heap."""
         count = len(states)
         zeros = np.zeros(count, dtype=np.uint8)
         local = Local(None, address(zeros), address(zeros), count, count)
-        area = reference(states_structure(states, function.at))
-        table.reserve_heap(kernel.tm_blobs_need(area, reference(local)))
-        source = Bytes(offsets, data, table.heap_address)
-        kernel.tm_store_blobs(table.structure, area, reference(local), reference(source))
+        for item in function.fields:
+            if item.is_held:
+                area = reference(states_structure(states, function.at + item.at))
+                table.reserve_heap(kernel.tm_blobs_need(area, reference(local)))
+                source = Bytes(None, address(data), table.heap_address)
+                kernel.tm_store_blobs(table.structure, area, reference(local), reference(source))
 
 
 def footprint_trouble(rows: pa.RecordBatch, window: Window, batch: int) -> str:
@@ -212,33 +197,12 @@ def footprint_trouble(rows: pa.RecordBatch, window: Window, batch: int) -> str:
 
 
 def _column(function: BoundFunction, item: StateField) -> str:
-    return f"{function.name}.{'value' if item.is_text else item.name}"
-
-
-def text_offsets_of(where: int | None, count: int) -> npt.NDArray[np.int32]:
-    """The offsets of so many texts, from where they are."""
-    assert where is not None
-    return np.ctypeslib.as_array((ctypes.c_int32 * (count + 1)).from_address(where))
+    return f"{function.name}.{item.name}"
 
 
 def _is_number(item: StateField) -> bool:
     """Whole numbers are logged as narrow as they are: most states are small."""
     return bool(pa.types.is_decimal128(item.kind) or pa.types.is_int64(item.kind))
-
-
-def _logged_column(
-    table: StateTable, states: npt.NDArray[Any], function: BoundFunction, item: StateField
-) -> pa.Array:
-    if item.is_text or item.is_list:
-        return held_column(states, function, Bytes(None, None, table.heap_address))
-    return state_column(states, function, item)
-
-
-def held_column(states: npt.NDArray[Any], function: BoundFunction, source: Bytes) -> pa.Array:
-    """The texts, or the lists of values, that the states of a function hold."""
-    if isinstance(function, Collected):
-        return function.lists(states, source)
-    return read_text(states, function.at, source, states[function.name]["seen"] == 1)
 
 
 def state_column(states: npt.NDArray[Any], function: BoundFunction, item: StateField) -> pa.Array:

@@ -87,7 +87,7 @@ def _may_be_state(kind: pa.DataType) -> bool:
         held = kind.value_type
         return bool(t.is_boolean(held) or t.is_temporal(held) or _may_be_state(held))
     is_number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind)
-    return bool(is_number or t.is_string(kind) or t.is_fixed_size_binary(kind))
+    return bool(is_number or t.is_string(kind) or t.is_binary(kind) or t.is_fixed_size_binary(kind))
 
 
 def _logged_results(schema: pa.Schema, keys: tuple[str, ...], window: Window) -> pa.Schema:

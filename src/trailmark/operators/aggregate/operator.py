@@ -50,7 +50,6 @@ from trailmark.windows.bound import (
     states_structure,
 )
 from trailmark.windows.bounds import WindowBounds
-from trailmark.windows.collected import Collected
 from trailmark.windows.functions import AnyFunction
 from trailmark.windows.spec import CountWindow, TimeWindow, Window, event_times
 
@@ -87,6 +86,9 @@ class Aggregate(IndependentPieces):
         self._calls = dict(values)
         self._keys = KeyLayout([schema.field(name) for name in names])
         self._functions = bind_all(values, schema)
+        self._held = [
+            (each, item) for each in self._functions for item in each.fields if item.is_held
+        ]
         self.layout = TableLayout(
             self._keys,
             state_type(self._functions),
@@ -268,10 +270,8 @@ class Aggregate(IndependentPieces):
         return pa.RecordBatch.from_arrays(arrays, schema=self.logged_schema)
 
     def _store(self, table: StateTable, windows: BatchWindows, columns: BatchColumns) -> Slots:
-        for function in self._functions:
-            if function.source(columns, None) is None:
-                continue
-            states = reference(states_structure(windows.states(), function.at))
+        for function, item in self._held:
+            states = reference(states_structure(windows.states(), function.at + item.at))
             table.reserve_heap(kernel.tm_blobs_need(states, windows.structure))
             source = function.source(columns, table.heap_address)
             assert source is not None
@@ -312,9 +312,9 @@ class Aggregate(IndependentPieces):
         return self._format.widen(footprints, where)
 
     def weigh(self, footprints: pa.RecordBatch) -> int:
-        """Windows take about as much as one another, plain records, but for those that hold their
-        values."""
-        if any(isinstance(each, Collected) for each in self._functions):
+        """Windows take about as much as one another, plain records, but for those that hold lists,
+        or texts of a user's."""
+        if not all(item.may_be_null for _, item in self._held):
             return weight_of(footprints)
         return int(footprints.num_rows)
 

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from trailmark.kernel.columns import arrow_fixed, plain, view
 from trailmark.kernel.library import address, kernel, reference
-from trailmark.operators.aggregate.footprints import text_offsets_of
 from trailmark.operators.keyed.columns import list_counts
+from trailmark.operators.sessions.columns import OpenSessions
 from trailmark.operators.sessions.cut import Numbers
 from trailmark.values import dataclass
+from trailmark.windows.blocks import held
 from trailmark.windows.bound import (
     Array,
     Assignment,
@@ -29,8 +30,9 @@ from trailmark.windows.bound import (
 )
 from trailmark.windows.builtin import BuiltIn, Count, Held, Moments, Sum
 from trailmark.windows.collected import Collected
+from trailmark.windows.functions import State
 from trailmark.windows.sketches import Sketch
-from trailmark.windows.userdefined import UserDefined
+from trailmark.windows.userdefined import UserDefined, chosen, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +43,19 @@ class Heap:
     kept: object = None
 
 
-def carry(
-    function: BoundFunction, states: Array, before: Array, into: Numbers, held: pa.Array | None
-) -> Heap:
-    """Puts the states that sessions had ``before`` ``into`` those with these numbers, which are
-    fresh and come in order. ``held`` are the texts, or lists of values, of the states before.
-    Returns where the new ones find theirs."""
+def carry(function: BoundFunction, states: Array, sessions: OpenSessions, into: Numbers) -> Heap:
+    """Puts the states that ``sessions`` had ``into`` those with these numbers, which are fresh and
+    come in order. Returns where the new ones find what they hold."""
+    before, kept = sessions.states, sessions.held.get(function.name, {})
     if isinstance(function, Held):
-        return _carry_held(function, states, before, into, held)
+        return _carry_held(function, states, before, into, kept.get("value"))
     if isinstance(function, Collected):
-        assert held is not None
-        met, owners = np.unique(np.repeat(into, list_counts(held)), return_inverse=True)
-        return _in_heap(
-            states[function.name], function.gather(states, met, owners, plain(held.flatten()))
-        )
+        lists = kept["values"]
+        met, owners = np.unique(np.repeat(into, list_counts(lists)), return_inverse=True)
+        blocks = function.gather(states, met, owners, plain(lists.flatten()))
+        return in_heap(function, states, blocks)
+    if isinstance(function, UserDefined):
+        return _carry_users(function, states, function.as_given(before, kept), into)
     mine, earlier = states[function.name], before[function.name]
     if isinstance(function, Count):
         np.add.at(mine["count"], into, earlier["count"])
@@ -65,34 +66,26 @@ def carry(
             mine[one] = _together(mine[one], earlier[other])
     elif isinstance(function, Sketch):
         np.maximum.at(mine["registers"], into, earlier["registers"])
-    else:
-        assert isinstance(function, UserDefined)
-        _carry_users(function, mine, earlier, into)
     return Heap()
 
 
-def point(function: BoundFunction, states: Array, held: pa.Array) -> Heap:
-    """Has states find what they hold among these texts, or lists of values."""
-    mine = states[function.name]
-    if isinstance(function, Collected):
-        counts = list_counts(held)
-        places = np.arange(len(held))
-        return _in_heap(mine, function.hold(states, places, plain(held.flatten()), counts))
-    texts = view(held)
-    offsets = text_offsets_of(texts.offsets, len(held))
-    mine["place"], mine["length"], mine["in_batch"] = offsets[:-1], np.diff(offsets), 0
-    return Heap(texts.data, held)
-
-
-def _in_heap(mine: Array, blocks: npt.NDArray[np.uint8]) -> Heap:
-    mine["in_batch"] = 0
+def in_heap(function: BoundFunction, states: Array, blocks: npt.NDArray[np.uint8]) -> Heap:
+    """Has states find what they hold in these bytes."""
+    for item in function.fields:
+        if item.is_held:
+            held(states, function.at + item.at)["in_batch"] = 0
     return Heap(address(blocks), blocks)
+
+
+def _turns(into: Numbers) -> tuple[Numbers, Numbers]:
+    """The sessions that go on, and which of the states of its own session each one is."""
+    return np.unique(into), np.arange(len(into)) - np.searchsorted(into, into)
 
 
 def _in_turn(mine: Array, earlier: Array, into: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
     """Copies the first state of each session, then gives the pairs of a session and a further state
     of it, so that no session is there twice at a time."""
-    turn = np.arange(len(into)) - np.searchsorted(into, into)
+    _, turn = _turns(into)
     first = turn == 0
     mine[into[first]] = earlier[first]
     for number in range(1, int(turn.max(initial=0)) + 1):
@@ -123,14 +116,17 @@ def _carry_sums(function: Sum, states: Array, before: Array, into: Numbers) -> N
     mine["sum"][is_lost] = 0
 
 
-def _carry_users(function: UserDefined, mine: Array, earlier: Array, into: Numbers) -> None:
-    names = [item.name for item in function.fields]
-    for one, other in _in_turn(mine, earlier, into):
-        held = {name: np.ascontiguousarray(mine[name][one]) for name in names}
-        later = {name: np.ascontiguousarray(earlier[name][other]) for name in names}
-        merged = function.checked("merge", len(one), held, later)
-        for name in names:
-            mine[name][one] = merged[name]
+def _carry_users(function: UserDefined, states: Array, before: State, into: Numbers) -> Heap:
+    met, turn = _turns(into)
+    values = chosen(before, np.flatnonzero(turn == 0))
+    for number in range(1, int(turn.max(initial=0)) + 1):
+        other = np.flatnonzero(turn == number)
+        one = np.searchsorted(met, into[other])
+        merged = function.checked("merge", len(one), chosen(values, one), chosen(before, other))
+        places = np.arange(len(met))
+        places[one] = len(met) + np.arange(len(one))
+        values = chosen(joined(values, merged), places)
+    return in_heap(function, states, function.put(states, met, values))
 
 
 @np.errstate(all="ignore")

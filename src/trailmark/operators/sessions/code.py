@@ -6,16 +6,15 @@ states of the functions are carried over, and the tuples folded in, in the order
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from trailmark.kernel.columns import arrow_fixed, contiguous
-from trailmark.operators.aggregate.footprints import held_column
 from trailmark.operators.keyed.given import KeyedState, Keys
-from trailmark.operators.sessions.carried import Heap, carry, point
+from trailmark.operators.sessions.carried import Heap, carry, in_heap
 from trailmark.operators.sessions.columns import OpenSessions, SessionColumns
 from trailmark.operators.sessions.cut import Cut, Spans, cut
 from trailmark.windows.bound import Array, Assignment, BatchColumns, BoundFunction
@@ -90,15 +89,15 @@ class SessionCode:
         is_prior[into] = True
         columns = BatchColumns(rows)
         assigned = Assignment(None, of_rows.astype(np.int32))
-        held: dict[str, pa.Array] = {}
+        held: dict[str, Mapping[str, pa.Array]] = {}
         for function in self._functions:
-            heap = carry(function, states, before.states, into, before.held.get(function.name))
+            heap = carry(function, states, before, into)
             fold = function.begin()
             fold.add(states, columns, assigned, heap.address)
             fold.finish(states, is_prior, columns, heap.address)
             source = function.source(columns, heap.address)
             if source is not None:
-                held[function.name] = held_column(states, function, source)
+                held[function.name] = function.read_held(states, source)
         return OpenSessions(found.sessions, states, held)
 
     def _leave(self, state: KeyedState, sessions: OpenSessions) -> None:
@@ -118,7 +117,9 @@ class SessionCode:
         arrays = [column.take(owners) for column in keys.columns.columns]
         arrays += [arrow_fixed(each, self._moment) for each in (spans.start, spans.end)]
         for function in self._functions:
-            held = ended.held.get(function.name)
-            heap = Heap() if held is None else point(function, ended.states, held)
+            heap = Heap()
+            if function.name in ended.held:
+                blocks = function.hold(ended.states, ended.held[function.name])
+                heap = in_heap(function, ended.states, blocks)
             arrays.append(function.result(ended.states, columns, heap.address))
         return pa.RecordBatch.from_arrays(arrays, schema=self._results)

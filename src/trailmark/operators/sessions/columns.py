@@ -24,12 +24,12 @@ START, END = "session.start", "session.end"
 
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
-    """Sessions of keys, those of a key by time; ``held`` are the texts, or lists of values, that
-    the states of functions hold, by the name of the function."""
+    """Sessions of keys, those of a key by time; ``held`` are the texts and lists that the
+    states of functions hold, by the names of the function and of the field."""
 
     spans: Spans
     states: Array
-    held: Mapping[str, pa.Array]
+    held: Mapping[str, Mapping[str, pa.Array]]
 
 
 class SessionColumns:
@@ -48,35 +48,37 @@ class SessionColumns:
         self._states = states
         self._moment = moment
         self._logged = [
-            (function, item, f"{function.name}.{'value' if item.is_text else item.name}")
+            (function, item, f"{function.name}.{item.name}")
             for function in functions
             for item in function.fields
             if not pa.types.is_null(item.kind)
         ]
         self.kinds = {START: pa.list_(moment), END: pa.list_(moment)}
-        for function, item, name in self._logged:
-            if item.is_list:
-                self.kinds |= {_counts(function): pa.list_(pa.int64()), name: item.kind}
+        for _, item, name in self._logged:
+            if _is_list(item):
+                self.kinds |= {_counts(name): pa.list_(pa.int64()), name: item.kind}
             else:
                 self.kinds[name] = pa.list_(_kept_as(item))
 
     @property
     def names(self) -> list[str]:
         """The columns, of which two may have the same name by mistake."""
-        counts = [_counts(function) for function, item, _ in self._logged if item.is_list]
+        counts = [_counts(name) for _, item, name in self._logged if _is_list(item)]
         return [START, END, *(name for _, _, name in self._logged), *counts]
 
     def read(self, state: Any) -> OpenSessions:
         """The sessions of the keys of a call."""
         counts = state[START].lengths()
         flat = {name: state[name].array().flatten() for name in self.kinds}
-        states, held = np.zeros(int(counts.sum()), dtype=self._states), dict[str, pa.Array]()
+        states = np.zeros(int(counts.sum()), dtype=self._states)
+        held: dict[str, dict[str, pa.Array]] = {}
         for function, item, name in self._logged:
-            if item.is_text:
-                held[function.name] = plain(flat[name])
-            elif item.is_list:
-                ends = offsets_of(numbers(flat[_counts(function)]))
-                held[function.name] = pa.ListArray.from_arrays(ends, flat[name])
+            if item.is_held:
+                column = plain(flat[name])
+                if _is_list(item):
+                    ends = offsets_of(numbers(flat[_counts(name)]))
+                    column = pa.ListArray.from_arrays(ends, column)
+                held.setdefault(function.name, {})[item.name] = column
             else:
                 column = flat[name].cast(item.kind)
                 states[function.name][item.name] = field_values(column, item)
@@ -93,15 +95,14 @@ class SessionColumns:
             END: arrow_fixed(spans.end, self._moment),
         }
         for function, item, name in self._logged:
-            held = sessions.held.get(function.name)
-            if item.is_list:
-                assert held is not None
-                of_sessions = list_counts(held)
-                flat[_counts(function)] = arrow_fixed(of_sessions, pa.int64())
+            if _is_list(item):
+                lists = sessions.held[function.name][item.name]
+                of_sessions = list_counts(lists)
+                flat[_counts(name)] = arrow_fixed(of_sessions, pa.int64())
                 of_keys = _of_keys(counts, of_sessions)
-                state[name] = list_array(of_keys, held.flatten(), self.kinds[name])
-            elif item.is_text:
-                flat[name] = held
+                state[name] = list_array(of_keys, lists.flatten(), self.kinds[name])
+            elif item.is_held:
+                flat[name] = sessions.held[function.name][item.name]
             else:
                 flat[name] = state_column(sessions.states, function, item).cast(_kept_as(item))
         for name, column in flat.items():
@@ -110,20 +111,23 @@ class SessionColumns:
     def taken(self, sessions: OpenSessions, places: Numbers) -> OpenSessions:
         """Some of the sessions."""
         spans, which = sessions.spans, pa.array(places)
-        held = {name: column.take(which) for name, column in sessions.held.items()}
+        held = {
+            function: {name: column.take(which) for name, column in columns.items()}
+            for function, columns in sessions.held.items()
+        }
         chosen = Spans(spans.owner[places], spans.start[places], spans.end[places])
         return OpenSessions(chosen, sessions.states[places], held)
 
     def trouble(self, footprints: pa.RecordBatch) -> str:
         """What is wrong with the lists of footprints; empty if each key has as many of everything
         as it has sessions."""
-        texts = {name for _, item, name in self._logged if item.is_text}
+        nullable = {name for _, item, name in self._logged if item.may_be_null}
         for name, kind in self.kinds.items():
             if column_type(footprints, name) != kind:
                 return f"has no {name!r} of type {kind}"
-            if name not in texts and footprints.column(name).flatten().null_count:
+            if name not in nullable and footprints.column(name).flatten().null_count:
                 return f"has nulls among {name!r}"
-        counted = {name: _counts(function) for function, item, name in self._logged if item.is_list}
+        counted = {name: _counts(name) for _, item, name in self._logged if _is_list(item)}
         sessions = list_counts(footprints.column(START))
         for name in self.kinds:  # how many values there are comes before the values
             expected = sessions
@@ -137,9 +141,13 @@ class SessionColumns:
         return ""
 
 
-def _counts(function: BoundFunction) -> str:
+def _is_list(item: StateField) -> bool:
+    return item.is_held and bool(pa.types.is_list(item.kind))
+
+
+def _counts(name: str) -> str:
     """How many values each session has, of those that all sessions of a key have in one list."""
-    return f"{function.name}.count"
+    return f"{name}.count"
 
 
 def _of_keys(sessions: Numbers, numbers: Numbers) -> Numbers:

@@ -29,7 +29,8 @@ from tests.support.spark_runs import Application, wait_until
 from trailmark.log import open_storage
 from trailmark.streams.replicas.choosing import Replicas
 from trailmark.streams.replicas.comparing import compare
-from trailmark.streams.replicas.numbered import NumberedResults, Position
+from trailmark.streams.replicas.numbered import NumberedResults
+from trailmark.streams.replicas.positions import Position
 
 _HARMS, _SIMULATED = 12, 100
 _READER = "soak"

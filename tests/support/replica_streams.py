@@ -38,31 +38,41 @@ class Streams:
             )
             for name in NAMES
         }
-        self.seconds = 0
+        self._reached = dict.fromkeys(NAMES, 0)
 
-    def go_on(self, seconds: int) -> None:
-        """All streams go on for so long, and say that they are complete up to then."""
-        for place, writer in enumerate(self._writers.values()):
+    @property
+    def seconds(self) -> int:
+        """Up to where all of them are complete."""
+        return min(self._reached.values())
+
+    def go_on(self, seconds: int, *names: str) -> None:
+        """All streams, or those that are named, go on for so long, and say that they are complete
+        up to then."""
+        for place, (name, writer) in enumerate(self._writers.items()):
+            if names and name not in names:
+                continue
+            begin = self._reached[name]
             rows = [
                 {"time": at(second + 0.1 * n), "item": (n + place) % _ITEMS, "price": second * n}
-                for second in range(self.seconds, self.seconds + seconds)
+                for second in range(begin, begin + seconds)
                 for n in range(10)
             ]
             writer.append(pa.Table.from_pylist(rows, schema=SCHEMA))
-            writer.heartbeat(at(self.seconds + seconds))
-        self.seconds += seconds
+            writer.heartbeat(at(begin + seconds))
+            self._reached[name] += seconds
 
     def add(self, name: str, row: dict[str, Any]) -> None:
         """A row of one of them; what comes to it before its time is late from then on."""
         self._writers[name].append(pa.Table.from_pylist([row], schema=SCHEMA))
 
-    def windows(self) -> Windows:
-        """All windows that have ended, by plain counting."""
+    def windows(self, *names: str) -> Windows:
+        """All windows that have ended, by plain counting; those of the streams that are named."""
         counts: Counter[tuple[int, int]] = Counter()
         sums: Counter[tuple[int, int]] = Counter()
-        for place in range(len(self._writers)):
-            for second in range(self.seconds // REPLICA_WINDOW_S * REPLICA_WINDOW_S):
-                for n in range(10):
+        end = min(self._reached[name] for name in names or NAMES)
+        for place, name in enumerate(NAMES):
+            for second in range(end // REPLICA_WINDOW_S * REPLICA_WINDOW_S):
+                for n in range(10) if name in (names or NAMES) else ():
                     begin = second // REPLICA_WINDOW_S * REPLICA_WINDOW_S
                     counts[(n + place) % _ITEMS, begin] += 1
                     sums[(n + place) % _ITEMS, begin] += second * n

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,8 @@ from tests.support.sessions import random_sessions
 from tests.support.strategies import random_case
 from trailmark.engine import BatchReport, Bucket
 from trailmark.engine.numbers import NOTHING_GIVEN, given_after, given_before, results_given
-from trailmark.engine.tentative import InputsTold, Told
+from trailmark.engine.tentative import InputsTold
+from trailmark.engine.tentative import Told as AsksTold
 from trailmark.kernel.columns import contiguous
 from trailmark.kernel.fingerprints import row_digests
 from trailmark.log import Segment, read_ports
@@ -133,13 +134,13 @@ def _keyed(rng: random.Random) -> tuple[CrashCase, str]:
 
 
 @dataclass
-class _Told(Query):
+class Told(Query):
     """The processes of a replica. What the union has decided is the same for whoever asks while a
     batch runs."""
 
     boundary_us: int | None = None
 
-    def told_of(self, operator: AnyOperator) -> Told:
+    def told_of(self, operator: AnyOperator) -> AsksTold:
         return partial(self._inputs, operator)
 
     def _inputs(self, operator: AnyOperator) -> InputsTold:
@@ -160,6 +161,8 @@ class Replica:
         What each bucket has given, in order, and its count and digest.
     """
 
+    processes: ClassVar[type[Told]] = Told
+
     sliced: Sliced
     buckets: int
     rng: random.Random
@@ -177,7 +180,7 @@ class Replica:
         #: Of each bucket, the end of the slice that its oracle has taken last.
         self._judged: list[int | None] = [None] * self.buckets
         policy = policy_for(self.rng, self.sliced.case)
-        self.query = _Told(self.sliced, SimulatedDisk(), policy, self.buckets)  # type: ignore[arg-type]
+        self.query = self.processes(self.sliced, SimulatedDisk(), policy, self.buckets)  # type: ignore[arg-type]
 
     def run(self) -> Replica:
         """All batches to the end."""
@@ -219,7 +222,7 @@ class Replica:
             if self.rng.random() < self.crash_chance:
                 self.query.disk.stop_after(self.rng.randrange(40))
             try:
-                reports = self.query.run(batch, parts)
+                reports = self._carry_out(batch, parts)
                 if self.rng.random() < 0.2:
                     self._trim(batch)
                 self.query.disk.relax()
@@ -232,6 +235,9 @@ class Replica:
                     self.query.disk.kill()
                 else:
                     self.query.disk.crash(self.rng)
+
+    def _carry_out(self, batch: int, parts: Sequence[Any]) -> list[BatchReport]:
+        return self.query.run(batch, parts)
 
     def _trim(self, batch: int) -> None:
         """What nobody needs any more; all results do as long as nobody has said what he needs."""

@@ -25,6 +25,7 @@ from trailmark.spark.internals import (
 )
 from trailmark.spark.limits import TELLS_POSITION
 from trailmark.spark.marked_by import MARKED, MarkedBy, marked_by, marking
+from trailmark.spark.options import REPLICAS
 from trailmark.spark.source import TrailmarkSource
 from trailmark.spark.union_source import ANSWER_WITHIN, UnionSource
 from trailmark.streams.answers import Answers
@@ -51,6 +52,8 @@ def marks_of(df: DataFrame, argument: str = "df") -> tuple[MarkedBy, ...]:
             where=argument,
             fix="Join marked streams with tm.join, which keeps track of both.",
         )
+    if reads_without_note(df, _STABLE, _follows_replicas):
+        raise _of_replicas(argument)
     if MARK in df.columns and reads_without_note(df, _STABLE, _is_nameless):
         raise _without_reader(argument)
     if not found:
@@ -185,6 +188,10 @@ def _gives_all(source: Source) -> bool:
     return is_own and _options(source).get("answers", "").lower() == Answers.ALL.value
 
 
+def _follows_replicas(source: Source) -> bool:
+    return _gives_all(source) and REPLICAS in _options(source)
+
+
 def _is_nameless(source: Source) -> bool:
     return _gives_all(source) and "reader" not in _options(source)
 
@@ -195,6 +202,17 @@ def _options(source: Source) -> dict[str, str]:
 
 def _is_union(source: Source) -> bool:
     return source.format == UnionSource.name()
+
+
+def _of_replicas(argument: str) -> SettingError:
+    return SettingError(
+        "Rows of replicas may be tentative (answers='all'), and nothing that lasts as long as the "
+        "query tells an operator what becomes of them: any of the replicas may be gone.",
+        where=argument,
+        fix="Take the rows that stand: tm.stable(df), or the option answers='stable'. To go on "
+        "from tentative ones read the path of one replica, with the options answers='all' and "
+        "reader.",
+    )
 
 
 def _without_reader(argument: str) -> SettingError:

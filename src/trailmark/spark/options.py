@@ -18,6 +18,7 @@ from trailmark.streams.answers import (
     Answers,
     asked_answers,
     refuse_current_stream,
+    refuse_of_replicas,
 )
 from trailmark.streams.retention import Retention
 from trailmark.streams.table import check_no_code
@@ -55,6 +56,8 @@ FOLLOWING = OptionNames(
     "reading replicas",
     (
         REPLICAS,
+        ANSWERS,
+        READ_CHANGE_FEED,
         "startingOffsets",
         "maxRowsPerTrigger",
         "maxBytesPerTrigger",
@@ -159,6 +162,7 @@ class ReplicasOptions:
     starts_at_end: bool
     limits: ReadLimits
     reader: str | None
+    answers: Answers = Answers.STABLE
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReplicasOptions:
@@ -174,6 +178,11 @@ class ReplicasOptions:
                 "'/data/a/counts,/data/b/counts'.",
             )
         reader = given.text("reader")
+        answers = asked_answers(
+            given.text(ANSWERS),
+            None,
+            change_feed=given.is_true(READ_CHANGE_FEED, default=False),
+        )
         return cls(
             tuple(paths.absolute(each) for each in named),
             given.one_of("startingOffsets", ("earliest", "latest")) == "latest",
@@ -181,7 +190,20 @@ class ReplicasOptions:
                 given.whole("maxRowsPerTrigger", least=1), given.bytes("maxBytesPerTrigger")
             ),
             None if reader is None else check_reader_name(reader),
+            answers or Answers.STABLE,
         )
+
+    def for_stream(self) -> ReplicasOptions:
+        """The options of a streaming read."""
+        if self.answers is Answers.CURRENT:
+            raise refuse_current_stream()
+        return self
+
+    def for_table(self) -> ReplicasOptions:
+        """The options of a read that has an end."""
+        if self.answers in (Answers.ALL, Answers.CHANGES):
+            raise refuse_of_replicas(self.answers)
+        return self
 
 
 @dataclass(frozen=True, slots=True)

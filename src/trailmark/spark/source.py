@@ -79,7 +79,7 @@ class TrailmarkSource(spark.DataSource):
         if REPLICAS in self._given:
             from trailmark.spark.replicas_source import ReplicasReader
 
-            return ReplicasReader(ReplicasOptions.parse(self._given), schema)
+            return ReplicasReader(ReplicasOptions.parse(self._given).for_table(), schema)
         options = ReadOptions.parse(self._given)
         if options.records == STATE:
             from trailmark.spark.state_source import StateReader
@@ -91,7 +91,7 @@ class TrailmarkSource(spark.DataSource):
         if REPLICAS in self._given:
             from trailmark.spark.replicas_source import ReplicasStreamReader
 
-            return ReplicasStreamReader(ReplicasOptions.parse(self._given), schema)
+            return ReplicasStreamReader(ReplicasOptions.parse(self._given).for_stream(), schema)
         options = ReadOptions.parse(self._given).for_stream()
         if options.answers is Answers.ALL and options.reader is not None:
             from trailmark.spark.following import FollowingReader

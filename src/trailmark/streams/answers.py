@@ -18,6 +18,8 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
     "_commit_timestamp",
 )
 INSERT, DELETE = "insert", "delete"
+#: In the change feed of replicas: what is tentative and of an earlier version is void.
+UNDO = "undo"
 
 #: Options, as errors name them.
 ANSWERS, READ_CHANGE_FEED = "answers", "readChangeFeed"
@@ -110,6 +112,17 @@ def refuse_current_stream() -> SettingError:
         where=ANSWERS,
         fix="Follow the change feed (option readChangeFeed 'true'), whose deletes say what no "
         "longer stands; or use spark.read.",
+    )
+
+
+def refuse_of_replicas(answers: Answers) -> SettingError:
+    """The error to raise about a table of what only a stream of replicas can say."""
+    return SettingError(
+        "What came and went is told to who follows replicas, and is not kept: each has answered in "
+        "its own batches.",
+        where=READ_CHANGE_FEED if answers is Answers.CHANGES else ANSWERS,
+        fix="Read answers 'current' for what stands now, or follow them with spark.readStream; or "
+        "read the path of one replica.",
     )
 
 

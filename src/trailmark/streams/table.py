@@ -11,7 +11,7 @@ import pyarrow as pa
 from trailmark.errors import SettingError, UnknownFormat
 from trailmark.log import Storage, open_storage, read_meta
 from trailmark.log.storage.urls import full_path, is_url
-from trailmark.streams.answers import asked_answers
+from trailmark.streams.answers import Answers, asked_answers, refuse_of_replicas
 from trailmark.streams.times import Span, parse_timestamp
 from trailmark.streams.view import STATE, Columned, StreamView, open_view
 
@@ -36,7 +36,8 @@ def read_table(
     path
         Directory or ``s3://`` URL of the stream, or of an operator. Of an operator with replicas
         a list of their paths: the results that the furthest of them has, read from another one
-        where that cannot be read. Of the other arguments only ``columns`` may be given then.
+        where that cannot be read. Of the other arguments only ``columns`` and ``answers`` may be
+        given then, as ``"stable"`` or ``"current"``.
     records
         Of an operator: ``"results"`` (the default), ``"all"`` (results and footprints with their
         kind, place and state), ``"input"``, ``"late"`` or ``"state"`` (what is open at the end of a
@@ -67,13 +68,14 @@ def read_table(
     """
     if not isinstance(path, str | os.PathLike):
         batches = starting_batch, ending_batch, starting_timestamp, ending_timestamp
-        if any(each is not None for each in (records, operator, answers, *batches)) or change_feed:
+        if any(each is not None for each in (records, operator, *batches)):
             raise SettingError(
                 "Replicas are read by the numbers of results, and batches are each one's own.",
                 where="path",
-                fix="Give columns and nothing else, or the path of one replica.",
+                fix="Give columns and answers and nothing else, or the path of one replica.",
             )
-        return _table_of_replicas(path, columns)
+        wanted = asked_answers(answers, None, change_feed=change_feed)
+        return _table_of_replicas(path, columns, wanted or Answers.STABLE)
     storage = open_storage(path)
     if read_meta(storage) is None:
         place = os.fspath(path)
@@ -96,29 +98,15 @@ def read_table(
 
 
 def _table_of_replicas(
-    paths: Sequence[str | os.PathLike[str]], columns: Sequence[str] | None
+    paths: Sequence[str | os.PathLike[str]], columns: Sequence[str] | None, answers: Answers
 ) -> pa.Table:
     from trailmark.streams.replicas.choosing import Replicas
+    from trailmark.streams.replicas.table import table_of_replicas
 
+    if answers in (Answers.ALL, Answers.CHANGES):
+        raise refuse_of_replicas(answers)
     storages = {os.fspath(path): open_storage(path) for path in paths}
-    replicas = Replicas(storages)
-    whole = replicas.whole()
-    first = replicas.first()
-    if whole is None or first is None:
-        raise UnknownFormat(
-            f"There is no replica at {', '.join(storages) or 'no path'}.",
-            where="path",
-            fix="Give the paths that operators with numbered=True were given.",
-        )
-    wanted = check_columns(first, columns)
-    parts = [
-        rows
-        for path, pieces in replicas.plan(whole.start, whole.end, whole.path).items()
-        for piece in pieces
-        for rows in replicas.read(path, piece, wanted)
-    ]
-    schema = pa.schema([first.schema.field(name) for name in wanted])
-    return pa.Table.from_batches(parts, schema)
+    return table_of_replicas(Replicas(storages), columns, answers, list(storages))
 
 
 def check_no_code(operator: object) -> None:

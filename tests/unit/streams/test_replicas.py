@@ -15,7 +15,9 @@ from trailmark.errors import DataLoss, StorageError
 from trailmark.inspection.logs import OperatorFiles
 from trailmark.records import Stream
 from trailmark.streams.replicas.choosing import Replicas
-from trailmark.streams.replicas.numbered import NumberedResults, Piece, Position
+from trailmark.streams.replicas.numbered import NumberedResults, Piece
+from trailmark.streams.replicas.place import Place
+from trailmark.streams.replicas.positions import Position
 from trailmark.testing.disk import SimulatedDisk
 
 
@@ -170,11 +172,10 @@ def test_one_with_a_damaged_batch_is_left_where_batches_are_limited() -> None:
     disk.truncate(path, len(disk.content(path)) // 2)
     follower = _Follower(_line(damaged), _line(whole))
     assert follower.choose(start) == "a"
-    found = follower.replicas.next(start, follower.replicas.look(), most_rows=30)
+    found = follower.replicas.next(Place(start), follower.replicas.look(), most_rows=30)
     assert found is not None
-    path, end = found
-    assert path == "b"
-    assert follower.rows(start, end, path)
+    assert found.path == "b"
+    assert follower.rows(start, found.position, found.path)
 
 
 def test_who_has_nothing_left_to_go_on_with_is_told() -> None:
@@ -233,8 +234,8 @@ def test_one_whose_oldest_batch_is_damaged_does_not_keep_another_from_being_read
     assert follower.replicas.beginning() == follower.before_all()
     found = follower.replicas.whole()
     assert found is not None
-    assert found.path == "b"
-    assert len(follower.rows(found.start, found.end, found.path)) == found.end[0].rows
+    assert found.suffix.path == "b"
+    assert len(follower.rows(found.start, found.end, found.suffix.path)) == found.end[0].rows
 
 
 def test_where_all_are_damaged_there_is_an_error_and_not_nothing() -> None:

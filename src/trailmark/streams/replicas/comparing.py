@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from trailmark.streams.replicas.numbered import NumberedResults, Position, check_alike
+from trailmark.streams.replicas.numbered import NumberedResults, check_alike
+from trailmark.streams.replicas.positions import Position
 from trailmark.values import dataclass
 
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from trailmark.engine.numbers import NOTHING_GIVEN, RESULTS_GIVEN, given_before, results_given
-from trailmark.engine.tentative import Tentative
 from trailmark.errors import MissingSegment, SettingError
 from trailmark.inspection.logs import OperatorFiles
 from trailmark.kernel.columns import contiguous
@@ -26,10 +24,9 @@ from trailmark.records import Fingerprint, FrameKind, Stream
 from trailmark.streams.committed import CommittedBatches
 from trailmark.streams.operator_rows import rows_of_kind
 from trailmark.streams.operator_view import row_bytes
+from trailmark.streams.replicas.positions import Position
+from trailmark.streams.replicas.tentative import TentativeResults
 from trailmark.values import dataclass
-
-#: What each bucket has given.
-Position: TypeAlias = tuple[Fingerprint, ...]
 
 #: Batches whose footers are remembered. They are looked for again and again.
 _MOST_KNOWN = 10_000
@@ -84,6 +81,7 @@ class NumberedResults:
         self._form = form_of(self._files.meta)
         self.schema: pa.Schema = self._rows.schema
         self._logs = [self._files.log(Stream.OUTPUT, bucket) for bucket in self._files.buckets]
+        self.tentative = TentativeResults(self._files.meta, self._logs)
         self._committed = CommittedBatches(self._files)
         self._known: dict[tuple[int, int], tuple[int, Fingerprint]] = {}
         self._end = 0
@@ -92,6 +90,11 @@ class NumberedResults:
     def meta(self) -> OperatorMeta:
         """What the replica is."""
         return self._files.meta
+
+    @property
+    def log_id(self) -> str:
+        """Tells it from what may be made anew in the same place."""
+        return str(self.meta.log_id)
 
     @property
     def moments(self) -> frozenset[str]:
@@ -110,16 +113,9 @@ class NumberedResults:
         end = max(oldest, self._committed.end())
         if end < self._end:
             self._known.clear()  # truncated: batches of these numbers will be others
+            self.tentative.forget()
         self._end = end
         return range(oldest, end)
-
-    def is_stable(self, there: range) -> bool:
-        """Whether nothing is tentative at the end of the last batch."""
-        if not there:
-            return True
-        log = self._logs[0]  # it is the same for all buckets
-        footer, _ = log.read_footer(there[-1])
-        return Tentative.logged(footer, Origin(log.reader.segment_path(there[-1]))) is None
 
     def position(self, batch: int, there: range) -> Position:
         """What had been given before a batch: one of those that are there, or the next."""

@@ -8,12 +8,14 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.answered_follower import run_answered_follower
 from tests.support.follower import run_follower
 from tests.support.replicas import run_replicas
 from tests.support.seeds import seeds
 
 _CASES = 100
 _FOLLOWED = 200
+_ANSWERED = 60
 _PARTS = 4
 _T = TypeVar("_T")
 
@@ -30,6 +32,16 @@ def test_who_follows_replicas_gets_every_result_once(part: int) -> None:
     if len(followers) >= 40:  # about a quarter of them goes on with another one
         assert sum(each.switches > 1 for each in followers) > len(followers) / 10
         assert sum(each.repeated > 0 for each in followers) > len(followers) / 10
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_what_stands_for_who_follows_replicas_is_what_stood_of_one_of_them(part: int) -> None:
+    """Tentative results included, whatever fails, stands still, is corrected or made anew."""
+    followers = _each(run_answered_follower, _ANSWERED, part)
+    if len(followers) >= 15:
+        assert sum(each.undone > 0 for each in followers) > len(followers) / 5
+        assert sum(each.repeated > 0 for each in followers) > len(followers) / 10
+        assert sum(each.left_out + each.behind for each in followers) > 0
 
 
 def _each(run: Callable[[int], _T], cases: int, part: int) -> list[_T]:

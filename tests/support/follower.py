@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,12 +16,8 @@ from tests.support.unreachable import Hands, Line
 from trailmark.errors import StorageError
 from trailmark.kernel.columns import contiguous
 from trailmark.operators.kinds import form_of
-from trailmark.streams.replicas.choosing import (
-    Replicas,
-    position_from_json,
-    position_to_json,
-)
-from trailmark.streams.replicas.numbered import Position
+from trailmark.streams.replicas.choosing import Replicas
+from trailmark.streams.replicas.positions import Position, position_from_json, position_to_json
 
 _CUTS = (errno.EHOSTUNREACH, errno.EIO)
 
@@ -85,7 +82,7 @@ class Follower:
         rows = self._read()
         if self.rng.random() < 0.2:
             self._start()
-            self._cut_and_mend()
+            cut_and_mend(self.lines, self.rng)
             self.repeated += 1
             again = self._read()
             assert [each.equals(other) for each, other in zip(rows, again, strict=True)]
@@ -115,9 +112,9 @@ class Follower:
         assert self._position is not None
         assert self._planned is not None
         end = position_from_json(json.loads(self._planned))
-        self._cut_and_mend()
+        cut_and_mend(self.lines, self.rng)
         planned = self._process.plan(self._position, end, self._path)
-        self._cut_and_mend()
+        cut_and_mend(self.lines, self.rng)
         columns = self._schema().names
         found: list[list[pa.RecordBatch]] = [[] for _ in self.results]
         for path, pieces in planned.items():
@@ -130,15 +127,16 @@ class Follower:
         assert first is not None
         return first.schema
 
-    def _cut_and_mend(self) -> None:
-        """One line at most is cut: with none there is nothing to follow."""
-        if self.rng.random() < 0.5:
-            return
-        for line in self.lines.values():
-            line.mend()
-        if self.rng.random() < 0.5:
-            line = self.rng.choice(list(self.lines.values()))
-            line.cut(self.rng.choice(_CUTS), self.rng.randrange(6))
+
+def cut_and_mend(lines: Mapping[str, Line], rng: random.Random) -> None:
+    """One line at most is cut: with none there is nothing to follow."""
+    if rng.random() < 0.5:
+        return
+    for line in lines.values():
+        line.mend()
+    if rng.random() < 0.5:
+        line = rng.choice(list(lines.values()))
+        line.cut(rng.choice(_CUTS), rng.randrange(6))
 
 
 def run_follower(seed: int) -> Follower:

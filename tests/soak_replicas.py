@@ -3,7 +3,8 @@ results are followed.
 
 ``python -m tests.soak_replicas --seconds 3600`` prints the first seed; every round has the next
 one. A round is a pair of replicas, each a Spark application of its own, to which things are done
-in random order, and a hundred simulated pairs with who follows them.
+in random order, and a hundred simulated pairs with who follows them, twice: with tentative results
+and without.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.conftest import pytest_configure
+from tests.support.answered_follower import run_answered_follower
 from tests.support.follower import run_follower
 from tests.support.replica_streams import START, Streams, Windows, replica_query
 from tests.support.spark_runs import Application, wait_until
@@ -190,6 +192,7 @@ def run_round(seed: int, harms: int = _HARMS, simulated: int = _SIMULATED) -> Co
     """One pair from its start to its end, judged; what was done to it."""
     for number in range(simulated):
         run_follower(seed * _SIMULATED + number)
+        run_answered_follower(seed * _SIMULATED + number)
     done: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="trailmark-soak-") as root, ExitStack() as to_the_end:
         pair = Pair(Path(root), seed, to_the_end)

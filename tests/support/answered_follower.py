@@ -80,7 +80,8 @@ class AnsweredFollower:
         self._place: Place | None = None
         self._planned: str | None = None
         self._complete_us: int | None = None
-        self._is_whole = True
+        #: Decisions of which something tentative could not be read.
+        self._gaps: set[int] = set()
         self._start()
 
     def replace(self, number: int, replica: FailingReplica) -> None:
@@ -177,14 +178,14 @@ class AnsweredFollower:
         if batch.undo is not None:
             self.undone += 1
             self.tentative = [each for each in self.tentative if each[0] >= batch.undo]
+            self._gaps = {each for each in self._gaps if each >= batch.undo}
         assert all(version < end.told.number for version, _ in self.tentative)
-        if not self.tentative:
-            self._is_whole = True  # nothing is left of what had gaps
         for bucket, rows in enumerate(batch.stable):
             self.stable[bucket].append(rows)
         self.tentative += batch.tentative
-        self._is_whole = self._is_whole and batch.is_whole
-        self.left_out += not batch.is_whole
+        if not batch.is_whole:
+            self._gaps.add(end.told.number)
+            self.left_out += 1
 
     def _check(self, end: Place) -> None:
         """What stands now is what stood of one replica."""
@@ -202,7 +203,7 @@ class AnsweredFollower:
                 self._complete_us = max(known, given.complete_us)
         wanted = replica.standing(suffix.batches.stop, self._complete_us, is_behind=is_behind)
         found = Counter(row for _, row in self.tentative)
-        if self._is_whole:
+        if not self._gaps:
             assert found == wanted, f"{suffix}: {found - wanted} too many, {wanted - found} missing"
         else:
             assert not found - wanted

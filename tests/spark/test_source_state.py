@@ -156,6 +156,8 @@ def test_its_schema_is_known_without_reading_it(spark: SparkSession, root: Path)
     assert kinds["trail.tail"] == "binary"
     assert kinds["trail.length"] == "int"
     assert kinds["trail.digest"] == "decimal(20,0)"
+    assert kinds["notes.words"] == "array<string>"
+    assert kinds["notes.data"] == "binary"
 
 
 def test_columns_are_chosen_and_queried(spark: SparkSession, root: Path) -> None:

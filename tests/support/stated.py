@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.userfunctions import spread, trail, weighted
+from tests.support.userfunctions import notes, spread, trail, weighted
 from trailmark.windows import functions as f
 from trailmark.windows.functions import AnyFunction
 
@@ -11,6 +11,7 @@ VALUES: dict[str, AnyFunction] = {
     "trail": trail("n"),
     "spread": spread("x"),
     "weighted": weighted("n", "n"),
+    "notes": notes("n"),
     "number": f.count(),
 }
 

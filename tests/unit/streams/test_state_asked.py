@@ -52,7 +52,7 @@ def test_functions_of_ones_own_have_the_state_of_the_oracle() -> None:
 @pytest.mark.parametrize(
     ("operator", "what"),
     [
-        (None, "code of 'trail', 'spread', 'weighted', which are functions of the user's own"),
+        (None, "'trail', 'spread', 'weighted', 'notes', which are functions of the user's own"),
         ("tests.support.stated", "names no code"),
         ("tests.support.stated:", "names no code"),
         (":VALUES", "names no code"),

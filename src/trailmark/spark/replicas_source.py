@@ -31,7 +31,7 @@ from trailmark.streams.replicas.numbered import NumberedResults, Piece
 from trailmark.streams.replicas.place import Place
 from trailmark.streams.replicas.positions import Position
 from trailmark.streams.replicas.reading import Suffix
-from trailmark.streams.replicas.shown import NO_DECISION, Decision, Shown
+from trailmark.streams.replicas.shown import ADDED, NO_DECISION, Decision, Shown
 from trailmark.streams.replicas.tentative import TentativePiece
 
 _READS_TENTATIVE = (Answers.ALL, Answers.CHANGES)
@@ -80,7 +80,7 @@ class _Source:
         """One that can be read, which has to have the columns that are asked for."""
         found = self.replicas().first()
         if found is not None:
-            check_wanted(self._schema, self._shown(found))
+            check_wanted(self._schema, Shown(found.schema, self._options.answers))
         return found
 
     def plan(
@@ -113,11 +113,7 @@ class _Source:
     def _rows(
         self, partition: spark.InputPartition, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        replicas = self.replicas()
-        first = replicas.first()
-        if first is None:
-            return  # there was nothing to plan
-        shown = self._shown(first)
+        replicas, shown = self.replicas(), self._shown()
         if isinstance(partition, PiecesOfReplica):
             for piece in partition.pieces:
                 path, decision = partition.path, partition.decision
@@ -130,8 +126,14 @@ class _Source:
             assert isinstance(partition, Undo)
             yield shown.undo(columns, partition.number, partition.decided_us)
 
-    def _shown(self, replica: NumberedResults) -> Shown:
-        return Shown(replica.schema, self._options.answers)
+    def _shown(self) -> Shown:
+        """What a task reads. It looks at no replica but the one that it reads, if it can."""
+        wanted, answers = arrow_schema(self._schema), self._options.answers
+        own = [field for field in wanted if answers is Answers.STABLE or field.name not in ADDED]
+        if not own and len(wanted):
+            first = self.replicas().first()
+            own = [] if first is None else list(first.schema)
+        return Shown(pa.schema(own), answers)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_replicas": None}  # tasks open them themselves

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from tests.support.failing_replicas import ready_replica
 from tests.support.replicas_of_seconds import replica_of_seconds, write_down
 from trailmark.errors import SettingError
 from trailmark.spark.replicas_source import ReplicasStreamReader
 from trailmark.spark.source import TrailmarkSource
+from trailmark.streams.table import read_table
 
 
 def _reader(*paths: Path, **options: str) -> ReplicasStreamReader:
@@ -111,6 +113,38 @@ def test_an_offset_without_a_suffix_is_gone_on_with(tmp_path: Path) -> None:
     assert sum(not is_tentative for _, is_tentative, _ in found) == _results(end) - _results(start)
     assert _rows(stable, begin, start) == _results(start)
     assert stable.latestOffset(end) == end, "and the other way round"
+
+
+def test_decisions_are_counted_on_behind_a_while_without_tentative_results(tmp_path: Path) -> None:
+    """Else their numbers would be those of rows that somebody has."""
+    write_down(ready_replica(_FAILS, 2)[0], tmp_path / "a")
+    write_down(ready_replica(_FAILS, 4, seed=1)[0], tmp_path / "b")
+    feed = _reader(tmp_path / "a", readChangeFeed="true")
+    start = feed.latestOffset(feed.initialOffset())
+    between = _reader(tmp_path / "b").latestOffset(start)
+    assert _results(between) > _results(start)
+    feed = _reader(tmp_path / "b", readChangeFeed="true")
+    end = feed.latestOffset(between)
+    assert end["suffix"]["told"]["number"] == start["suffix"]["told"]["number"] + 1
+    undo, *rows = _told(feed, between, end)
+    assert undo == ("undo", True, None)
+    assert {is_tentative for _, is_tentative, _ in rows} == {True}
+
+
+def test_the_mark_alone_can_be_read(tmp_path: Path) -> None:
+    write_down(ready_replica(_FAILS, 3)[0], tmp_path / "a")
+    source = TrailmarkSource({"replicas": str(tmp_path / "a"), "answers": "current"})
+    mark = StructType([field for field in source.schema() if field.name == "tentative"])
+    reader = source.reader(mark)
+    found = [
+        is_tentative
+        for part in reader.partitions()
+        for rows in reader.read(part)
+        for is_tentative in rows["tentative"].to_pylist()
+    ]
+    table = read_table([tmp_path / "a"], answers="current")
+    assert sorted(found) == sorted(table["tentative"].to_pylist())
+    assert set(found) == {True, False}
 
 
 def test_what_a_stream_of_replicas_or_a_table_cannot_say_is_refused(tmp_path: Path) -> None:

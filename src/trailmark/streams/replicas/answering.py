@@ -143,10 +143,12 @@ class AnsweringReplicas(Replicas):
         if not there:
             return None
         is_same = told.number != NO_BATCH and told.log == seen.log and told.batch <= there.stop
+        if is_same and told.batch == there.stop:
+            return None
         first = told.batch if is_same else replica.needs(place.position, there)
         end = _admitted_end(replica, place.position, range(first, there.stop), there, most_rows)
         position = replica.position(end, there)
-        until = _later(place.complete_until, replica.tentative.complete_until(end - 1))
+        until = _later(place.complete_until, replica.tentative.end(end - 1).complete_until)
         is_behind = not has_reached(position, place.position)
         if is_behind:
             position, until = place.position, place.complete_until
@@ -166,7 +168,7 @@ def _told(
 ) -> Followed:
     """What a reader has of the tentative results of a replica that it has read up to before a
     batch: all that stand."""
-    standing = replica.tentative.standing(end - 1)
+    standing = replica.tentative.end(end - 1).standing
     begin = end if standing is None else max(standing.stands_from, seen.there.start)
     # While the replica was behind, some were left out.
     if is_same and (standing is None or begin >= told.begun):

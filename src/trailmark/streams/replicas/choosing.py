@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from trailmark.errors import TrailmarkError, Unreachable
@@ -127,10 +128,10 @@ class Replicas(Reading):
         while (path := self.choose(position, seen)) is not None:
             given = seen[path].given
             if most_rows is None:
-                return Place(given, path)
+                return replace(place, position=given, path=path)
             try:
                 admitted = self.admitted(path, position, seen[path], most_rows)
-                return Place(earlier(given, admitted), path)
+                return replace(place, position=earlier(given, admitted), path=path)
             except BROKEN as error:
                 self._tell_of_broken(path, error, self._refused)
                 del seen[path]
@@ -171,7 +172,7 @@ class Replicas(Reading):
             there = replica.there()
             needs = replica.needs(position, there)
             if self._reads_tentative and there:
-                standing = replica.tentative.standing(there[-1])
+                standing = replica.tentative.end(there[-1]).standing
                 needs = needs if standing is None else min(needs, standing.stands_from)
             if path not in self._acknowledged:
                 register(self._storages[path], reader, Stream.OUTPUT, needs)

@@ -215,8 +215,8 @@ def _seen(replica: NumberedResults) -> Seen:
     given = replica.position(there.stop, there)
     if not there:
         return Seen(log, there, given)
-    complete_until = replica.tentative.complete_until(there[-1])
-    return Seen(log, there, given, complete_until, replica.tentative.standing(there[-1]))
+    end = replica.tentative.end(there[-1])
+    return Seen(log, there, given, end.complete_until, end.standing)
 
 
 def differs(path: str, bucket: int, number: int) -> OtherQuery:

@@ -23,6 +23,9 @@ from trailmark.streams.replicas.reading import Reading, Suffix
 from trailmark.streams.replicas.tentative import TentativePiece
 from trailmark.values import dataclass
 
+#: Columns that no replica has: those that answers may be given with.
+ADDED = frozenset({MARK, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

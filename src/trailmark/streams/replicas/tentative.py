@@ -27,6 +27,23 @@ class TentativePiece:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How it stands at the end of a batch.
+
+    Parameters
+    ----------
+    complete_until
+        The time up to which the results that stand are complete; None if the operator does not go
+        by time.
+    standing
+        What is tentative and stands; None if nothing is.
+    """
+
+    complete_until: int | None = None
+    standing: Tentative | None = None
+
+
 class TentativeResults:
     """Those of a replica, in its output logs, one for each bucket."""
 
@@ -34,28 +51,28 @@ class TentativeResults:
         self._rows = tentative_results(meta)
         self._logs = logs
         self._known: dict[tuple[int, int], int] = {}
+        self._newest: tuple[int, End] | None = None
 
     def forget(self) -> None:
         """Batches of the same numbers will be others."""
         self._known.clear()
+        self._newest = None
 
-    def standing(self, batch: int) -> Tentative | None:
-        """What stands at the end of a batch; None if nothing is tentative then."""
-        footer, origin = self._footer(0, batch)  # it is the same for all buckets
-        return Tentative.logged(footer, origin)
-
-    def complete_until(self, batch: int) -> int | None:
-        """The time up to which the results that stand are complete at the end of a batch; None if
-        the operator does not go by time."""
-        footer, origin = self._footer(0, batch)
-        return logged_time(footer, "watermark", origin)
+    def end(self, batch: int) -> End:
+        """How it stands at the end of a batch: for all buckets alike. The newest is looked at again
+        and again."""
+        if self._newest is None or self._newest[0] != batch:
+            footer, origin = self._footer(0, batch)
+            complete_until = logged_time(footer, "watermark", origin)
+            self._newest = batch, End(complete_until, Tentative.logged(footer, origin))
+        return self._newest[1]
 
     def first_behind(self, time_us: int | None, batches: range) -> int:
         """The first of some batches, in all of which something is tentative, from which on results
         go by later tuples than those up to a time; the end of them if that is not known."""
         found = batches.stop
         for batch in reversed(batches):
-            facts = self.standing(batch)
+            facts = Tentative.logged(*self._footer(0, batch))
             if time_us is None or facts is None or facts.before is None or facts.before < time_us:
                 break
             found = batch

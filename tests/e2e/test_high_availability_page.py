@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,7 @@ def test_replicas_are_followed_as_the_page_says(
 def test_a_union_is_behind_replicas_as_the_page_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, replica, _, follower, behind, _ = _codes(tmp_path)
+    _, replica, _, _, follower, behind, _ = _codes(tmp_path)
     _streams(tmp_path)
     monkeypatch.setattr("sys.argv", ["replica.py", "b"])
     for code in (replica, follower):
@@ -136,3 +138,33 @@ def test_replicas_take_turns_as_the_page_says(spark: SparkSession, tmp_path: Pat
     _streams(tmp_path)
     assert "tentative" in _run(turns)["orders"].columns
     assert is_lease(LocalStorage(tmp_path / "shop/turns.lease"))
+
+
+def test_a_table_is_kept_by_the_feed_of_replicas_as_the_page_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    _, _, _, keeping, *_ = _codes(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(keeping, str(_PAGE), "exec"), names)
+    (tmp_path / "shop").mkdir()
+    once = "".join(re.findall(r"# (?:Once: |      )(CREATE .*)\n", keeping))
+    columns = "item int, n long, tentative boolean, _change_type string, _commit_version long"
+    batches = [
+        [(1, 10, False, "insert", 0), (2, 5, True, "insert", 0)],
+        [(2, 6, True, "insert", 1)],
+        [(2, 11, False, "insert", 2), (None, None, True, "undo", 1), (3, 1, True, "insert", 2)],
+        [(None, None, True, "undo", 3)],
+    ]
+    expected = [
+        {(1, 10, 0), (2, 5, 1)},
+        {(1, 10, 0), (2, 5, 1), (2, 6, 1)},
+        {(1, 10, 0), (2, 6, 1), (2, 11, 0), (3, 1, 1)},
+        {(1, 10, 0), (2, 11, 0)},
+    ]
+    with closing(sqlite3.connect(tmp_path / "shop/counts.db")) as database:
+        database.executescript(once)
+        for number, (rows, wanted) in enumerate(zip(batches, expected, strict=True)):
+            for _ in range(2):  # Spark may run a batch again
+                names["keep_current"](spark.createDataFrame(rows, columns), number)
+                found = database.execute("SELECT item, n, tentative FROM counts").fetchall()
+                assert sorted(found) == sorted(wanted)

@@ -27,13 +27,16 @@ from trailmark.log import LocalStorage
 from trailmark.log.readers import read_reader
 
 
-def _replica(streams: Streams, root: Path, name: str, **given: Any) -> DataFrame:
+def _replica(
+    streams: Streams, root: Path, name: str, answer_within: str | None = None, **given: Any
+) -> DataFrame:
     rows = tm.union(
         {each: streams.root / each for each in NAMES},
         time="time",
         path=root / name / "union",
         interval="500 ms",
         reader=name,
+        answer_within=answer_within,
     )
     return _counts(rows, root / name / "counts", **given)
 
@@ -89,12 +92,100 @@ class Followed:
         assert self.rows == windows
 
 
+class Table:
+    """Rows that stand, and tentative ones with their versions, kept by a change feed of replicas as
+    docs/high-availability.md says."""
+
+    def __init__(self, df: DataFrame, checkpoint: Path) -> None:
+        self._df = df
+        self._checkpoint = checkpoint
+        self._tentative: list[tuple[int, Row]] = []
+        self._applied = -1
+        self.stable: Counter[Row] = Counter()
+
+    @contextmanager
+    def running(self) -> Iterator[StreamingQuery]:
+        writer = self._df.writeStream.foreachBatch(self._keep)
+        query = writer.option("checkpointLocation", str(self._checkpoint)).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def tentative(self) -> Counter[Row]:
+        return Counter(row for _, row in self._tentative)
+
+    def _keep(self, changes: DataFrame, number: int) -> None:
+        rows, tentative = changes.collect(), self._tentative
+        for change in rows:
+            if change._change_type == "undo":
+                tentative = [each for each in tentative if each[0] >= change._commit_version]
+        new = [row for row in rows if row._change_type == "insert"]
+        new = [row for row in new if row._commit_version > self._applied]
+        self._tentative = tentative + [
+            (row._commit_version, _plain(row)) for row in new if row.tentative
+        ]
+        self.stable += Counter(_plain(row) for row in new if not row.tentative)
+        self._applied = max((row._commit_version for row in new), default=self._applied)
+
+
 def _rows(rows: DataFrame) -> Counter[Row]:
-    found = rows.collect()
-    begins = [round(row.window.start.timestamp() - START.timestamp()) for row in found]
-    return Counter(
-        (row.item, begin, row.n, row.total) for row, begin in zip(found, begins, strict=True)
-    )
+    return Counter(map(_plain, rows.collect()))
+
+
+def _plain(row: Any) -> Row:
+    begin = round(row.window.start.timestamp() - START.timestamp())
+    return row.item, begin, row.n, row.total
+
+
+def test_what_is_tentative_is_that_of_one_replica_and_then_of_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A stream falls silent for both; then the replica that was followed stops, too."""
+    streams, paths = Streams(tmp_path / "in"), _paths(tmp_path)
+    streams.go_on(4)
+    names, running = ("a", "b"), {}
+    with ExitStack() as until_the_end:
+        for name in names:
+            df = _replica(streams, tmp_path, name, "1 second")
+            writer = df.writeStream.format("noop").option(
+                "checkpointLocation", str(tmp_path / name / "check")
+            )
+            running[name] = writer.start()
+            until_the_end.callback(running[name].stop)
+            running[name].processAllAvailable()
+        feed = _follow(spark, paths, readChangeFeed="true", reader="sums")
+        table = Table(feed, tmp_path / "followed")
+
+        def wait_for_answers() -> None:
+            """The other stream alone, for all that is not complete."""
+            answers = streams.windows(NAMES[0])
+            expected = Counter({row: 1 for row in answers if row[1] >= streams.seconds})
+            wait_until("what is there is answered", lambda: table.tentative() == expected)
+            assert table.stable == streams.windows()
+
+        with table.running():
+            wait_until("all windows stand", lambda: table.stable == streams.windows())
+            streams.go_on(4, NAMES[0])
+            wait_for_answers()
+            refused = _follow(spark, paths, answers="all", reader="next")
+            values, pairs = {"n": tm.sum("n")}, tm.count_window(2)
+            with pytest.raises(SettingError, match="Rows of replicas may be tentative"):
+                tm.aggregate(
+                    refused, by="item", window=pairs, values=values, path=tmp_path / "next"
+                )
+            current = spark.read.format("trailmark").option("answers", "current")
+            found = current.option("replicas", ",".join(map(str, paths))).load()
+            assert _rows(found.where("tentative")) == table.tentative()
+            assert _rows(found.where("not tentative")) == table.stable
+            followed = next(each for each in names if _follows(tmp_path / each / "counts"))
+            running[followed].stop()
+            streams.go_on(6, NAMES[0])
+            wait_for_answers()
+        with table.running():  # from where it was
+            streams.go_on(10, NAMES[1])
+            wait_until("all windows stand", lambda: table.stable == streams.windows())
+            wait_until("nothing is tentative", lambda: not table.tentative())
 
 
 def _run(df: DataFrame, checkpoint: Path, **trigger: Any) -> None:
@@ -253,7 +344,8 @@ def _applied(rows: DataFrame, **given: Any) -> DataFrame:
     [
         ({"replicas": "a,,b"}, "no paths of replicas"),
         ({"replicas": "a,a"}, "no paths of replicas"),
-        ({"replicas": "a,b", "answers": "all"}, "answers"),
+        ({"replicas": "a,b", "answers": "each"}, "no answers of an operator"),
+        ({"replicas": "a,b", "answers": "all", "readChangeFeed": "true"}, "say nothing"),
         ({"replicas": "a,b", "startingBatch": "3"}, "startingBatch"),
         ({"replicas": "/nowhere/a,/nowhere/b"}, "None of the replicas has begun"),
     ],

@@ -31,7 +31,7 @@ def _at(seconds: float) -> datetime:
 
 
 def _go_on(writers: dict[str, OwnWriter], names: tuple[str, ...], seconds: range) -> None:
-    for name in _REPLICAS:
+    for name in names:
         times = pa.array([_at(each) for each in seconds], _SCHEMA.field("at").type)
         rows = pa.table({"at": times, "item": [each % 2 for each in seconds]}, _SCHEMA)
         writers[name].append(rows)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.scaling import requests, tables
+from bench.experiment import Raw
+from bench.scaling import measured, requests, tables
 from bench.scaling.counted import BatchCounts, CountedQuery
 from bench.scaling.counting import Request
 from bench.scaling.model import Cluster, Costs, batch_ms, lost_host_ms
@@ -172,3 +173,29 @@ def test_a_watermark_on_a_slow_store_takes_a_wait_for_every_sixteen_buckets() ->
     counts, times = (batch_ms(_COSTS, cluster, Shape(64, kind), 0) for kind in (False, True))
     alone = [requests.in_turn(Shape(64, kind)) for kind in (False, True)]
     assert times - counts == pytest.approx(30.0 * (64 / 16 + 2 + alone[1] - alone[0]))
+
+
+def test_what_was_measured_is_shown_beside_what_the_model_says() -> None:
+    local, cluster = Cluster(1, 2), Cluster(2, 1)
+    times = [
+        {"what": what, "buckets": n, "tuples": tuples, "ms": factor * modelled}
+        for what, place, factor in (("local", local, 1.0), ("cluster", cluster, 1.25))
+        for n in (2, 8)
+        for tuples in (1_000, 1_000_000)
+        for modelled in [batch_ms(_COSTS, place, Shape(n), tuples)]
+    ]
+    times += [{"what": "stage", "tasks": n, "ms": 20.0 + n} for n in (2, 1_000)]
+    times += [{"what": "recovery", "windows": n, "ms": 10 + 3e-4 * n} for n in (1_000, 100_000)]
+    times += [{"what": "listing", "files": n, "ms": 0.5 + 1e-3 * n} for n in (100, 10_000)]
+    settings = {
+        "slots": 2,
+        "assumed": {"cores": 4, "store_ms": 30.0},
+        "tuples": 1_000_000,
+        "open_windows": 10_000_000,
+        "retained": 100,
+    }
+    raw = Raw("scaling", "quick", "2026-11-19", 1.0, {}, {}, settings, 1, times, {})
+    text = measured.show(raw).text
+    (row,) = (line for line in text.splitlines() if line.startswith("| 1,000 tuples, 8 buckets"))
+    assert [cell.strip() for cell in row.split("|")][4:7:2] == ["1.00 x", "0.80 x"], row
+    assert "| 1,000 | " in text

@@ -56,8 +56,9 @@ def _times() -> str:
     def note(text: str) -> None:
         print(f"... {text}", file=sys.stderr, flush=True)
 
-    raw = json.loads(run(measured, Effort(is_quick=True), note, _RAW).read_text())
-    return measured.show(Raw(**raw)).text
+    raw = Raw(**json.loads(run(measured, Effort(is_quick=True), note, _RAW).read_text()))
+    left_out = [f"Not measured: {what}. {why}" for what, why in raw.skipped.items()]
+    return "\n\n".join([measured.show(raw).text, *left_out])
 
 
 if __name__ == "__main__":

@@ -189,4 +189,4 @@ and of 1,000,000 in 2 and 8; stages of 2 to 1,000 tasks that do nothing; recover
 with 1,000 to 1,000,000 windows; listings of 100 to 10,000 files. A batch takes what every batch
 takes, and then what all waves of its tasks take, or what the driver needs to launch them if that is
 longer. The cluster is that of `make bench-cluster`: two workers of one core each, as hosts of their
-own on this machine. [scaling.md](scaling.md) says what follows from it, and counts requests."""
+own on this machine. docs/scaling.md says what follows from it, and counts requests."""

@@ -17,7 +17,9 @@ import pyarrow as pa
 from tests.support.compare import assert_same_rows, assert_same_states
 from tests.support.oracle import Identity, OracleOutcome, Row
 from tests.support.policies import policy_for
-from trailmark.engine import BatchReport
+from trailmark.engine import BatchReport, OperatorLogs
+from trailmark.engine.follower import Follower
+from trailmark.inspection.read_only import ReadOnly
 from trailmark.log import PortRows, Segment
 from trailmark.operators.protocol import AnyOperator
 from trailmark.records import FrameKind
@@ -84,6 +86,20 @@ class Query(Processes):
         """The next process may run on another host."""
         if self.hosts:
             self.cache_root = rng.choice(self.hosts)
+
+    def follow(self, host: Path, operator: AnyOperator | None = None) -> list[int | None]:
+        """Another process follows the query on a host; how many batches each table is behind."""
+        operator = self.case.operator() if operator is None else operator
+        logs = OperatorLogs(
+            ReadOnly(self.disk.storage()),
+            operator,
+            buckets=self.buckets,
+            told=self.told_of(operator),
+        )
+        return [
+            Follower(operator, logs, number, StateCache(host), self.clock).step()
+            for number in range(self.buckets)
+        ]
 
     def cache(self) -> StateCache | None:
         return None if self.cache_root is None else StateCache(self.cache_root, *self.spill_roots)
@@ -172,6 +188,8 @@ class CrashPlan:
             self.caught_up += sum(report.caught_up is not None for report in reports)
             judge.check(query, batch, reports)
             judge.check_state(query, f"after batch {batch}")
+            if query.hosts and self.rng.random() < 0.3:
+                query.follow(self.rng.choice(query.hosts))
             if self.rng.random() < (0.5 if query.hosts else 0.2):
                 query.stop()
                 query.move(self.rng)

@@ -64,6 +64,15 @@ def loopback_hosts(count: int) -> list[Host]:
     return [Host(f"127.0.0.{number}") for number in range(1, count + 1)]
 
 
+def own_memory() -> Host:
+    """This machine, where each command that is started so has a /dev/shm of its own; skips the test
+    where none may be made."""
+    start = ("unshare", "--mount", "env", "TMPDIR=/dev/shm", "sh", "-c", _OWN_MEMORY, "sh")
+    host = Host("127.0.0.1", start)
+    _check_memory(host)
+    return host
+
+
 @contextmanager
 def hosts_on_a_switch(count: int, *, joins: bool = False) -> Iterator[list[LinkedHost]]:
     """Hosts that reach each other and nobody else; skips the test where none may be made. With
@@ -103,7 +112,7 @@ def _words(namespace: str, address: str) -> tuple[str, ...]:
     return ("ip", "netns", "exec", namespace, *environment, "sh", "-c", _OWN_MEMORY, "sh")
 
 
-def _check_memory(host: LinkedHost) -> None:
+def _check_memory(host: Host) -> None:
     done = subprocess.run([*host.start, "true"], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no /dev/shm of its own can be made here: {done.stderr.strip()}")

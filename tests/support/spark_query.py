@@ -102,6 +102,8 @@ def plain_values() -> dict[str, Function]:
 
 
 def values(query: Query) -> Mapping[str, AnyFunction]:
+    if not query.trap:
+        return plain_values()
     return {**plain_values(), "trapped": trapped_sum("price", query.trap, query.slow_s)}
 
 

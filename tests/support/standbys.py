@@ -92,15 +92,13 @@ class Pair:
         return found
 
     def wait_for_waiting(self, readiness: str = "") -> None:
-        """Waits until the one that is not active waits, and is that ready."""
+        """Waits until the one that is not active waits, and says so of how ready it is."""
         (name,) = (name for name in self.running if name != self.active())
         storage = open_lease(self.lease)[1]
 
         def is_waiting() -> bool:
             found = all_waiting(storage).values()
-            return any(
-                each.holder.name == name and each.readiness.startswith(readiness) for each in found
-            )
+            return any(each.holder.name == name and readiness in each.readiness for each in found)
 
         self._wait_until(f"{name} waits", is_waiting)
 
@@ -147,7 +145,23 @@ class Pair:
         waiting = all_waiting(open_lease(self.lease)[1]).values()
         return any(each.holder.name == name for each in waiting)
 
+    def wait_for_all(self) -> None:
+        """Waits until the active one has taken all files and committed them."""
+        self._wait_until("all is taken", lambda: files_taken(self.query) == len(self.orders.files))
+        batches = len(self.orders.files)
+        application = self.running[self.active()]
+        application.wait_until(
+            "all is committed", lambda: max(application.batches(self.query.name)) + 1 >= batches
+        )
+
     # Harm
+
+    def kill_at_rest(self) -> None:
+        """kill -9 of the active one while nothing is to be done; then there is something."""
+        active = self.active()
+        self.running.pop(active).kill_driver(with_workers=True)
+        self.feed()
+        self._follow("kill", active)
 
     def kill(self) -> None:
         """kill -9 of the active one, driver and JVM; it is started again, and waits."""

@@ -99,6 +99,30 @@ class StateKeeper:
         self._clear_away()
         return Opened(self.state, self._recover(self.state, batch - 1, found.why, started))
 
+    def prepare(self, batch: int) -> bool:
+        """Leaves the state at the end of a batch in the cache, for who works here next; tells
+        whether it is there. Nothing is written but the table."""
+        started = self._now_us()
+        found = self._tables.find(batch, started, writes=False)
+        self.state = found.state
+        try:
+            if self.state is None:
+                if found.cached is None:
+                    return False  # in use, or there is no room
+                self.state = self._empty_state(found.cached)
+                self._recover(self.state, batch, found.why, started)
+            elif found.caught_up is None:
+                return True
+            if self.state.begins_anew:
+                return False  # who goes on from there has to know
+            self.state.end_change(self._operator, self._logs.log_id, self._bucket, is_noted=False)
+            return True
+        except CacheFull:
+            self.drop(is_full=True)
+            raise
+        finally:
+            self.drop()
+
     def _clear_away(self) -> None:
         """After a crash or a move: files of dead writers, tables nobody uses."""
         for log in (self._inputs, self._output, self._snapshots):

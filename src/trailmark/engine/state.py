@@ -112,11 +112,15 @@ class BucketState:
         if self.cached is not None:
             self.cached.begin_change()
 
-    def end_change(self, operator: AnyOperator, log_id: str, bucket: int) -> None:
-        """Says that the table is whole again."""
+    def end_change(
+        self, operator: AnyOperator, log_id: str, bucket: int, *, is_noted: bool = True
+    ) -> None:
+        """Says that the table is whole again. Unless ``is_noted``, nothing is left of what a policy
+        has noted: none was at work."""
         if self.cached is None:
             return
-        notes = {"bucket": self.notes.to_json(), "rates": self.rates.to_attributes()}
+        noted = self.notes.to_json() if is_noted else None
+        notes = {"bucket": noted, "rates": self.rates.to_attributes()}
         token = Token(
             boot_id(),
             log_id,

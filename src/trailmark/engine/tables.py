@@ -78,9 +78,9 @@ class Tables:
         self._full: list[Path] = []
         self._moves_for: CacheFull | CacheLost | None = None
 
-    def find(self, target: int, started: float) -> Found:
+    def find(self, target: int, started: float, *, writes: bool = True) -> Found:
         """The state at the end of batch ``target``, if the cache has it or something that leads to
-        it."""
+        it. ``writes``: whether a batch follows at once, which may have to write footprints."""
         if self._cache is None:
             self._say_where(None)
             return Found(None, why="no cache")
@@ -94,7 +94,8 @@ class Tables:
             return Found(None, why=why)
         try:
             if token is None:
-                return self._find_older(cached, target, started) or Found(None, cached, why)
+                older = self._find_older(cached, target, started, writes=writes)
+                return older or Found(None, cached, why)
             logged = read_logged(target)
             assert logged is not None
             return Found(self._state(cached, token, logged, started))
@@ -168,9 +169,10 @@ class Tables:
         notes = BucketNotes(self._policy.begin())
         # No input was kept that footprints could be replayed from.
         begins_anew = logged.account.loss is Loss.BOUNDED and self._loss is Loss.NONE
-        if logged.policy == self._policy.describe() and not begins_anew:
+        noted = token.notes["bucket"]
+        if logged.policy == self._policy.describe() and not begins_anew and noted is not None:
             # What another policy has noted is of no use, and so is what it noted of another state.
-            notes.read_json(token.notes["bucket"], Bounds(token.output.batch, now_us))
+            notes.read_json(noted, Bounds(token.output.batch, now_us))
         operator, history = self._operator, self._history
         state = BucketState.from_token(operator, history, cached, token, logged.account, notes)
         state.results = logged.results
@@ -184,7 +186,9 @@ class Tables:
 
     # An older table
 
-    def _find_older(self, cached: CachedBucket, target: int, started: float) -> Found | None:
+    def _find_older(
+        self, cached: CachedBucket, target: int, started: float, *, writes: bool
+    ) -> Found | None:
         """The state of the batch, from an older table; None if there is none, or the log does not
         lead from it to there."""
         token = cached.token()
@@ -194,7 +198,7 @@ class Tables:
             return None
         if self._loss is Loss.BOUNDED:
             return None  # no input is kept
-        way = find_way(self._output, self._inputs, token.output, target)
+        way = find_way(self._output, self._inputs, token.output, target, writes=writes)
         old, new = self._logged(token.output.batch), self._logged(target)
         if way is None or old is None or new is None:
             return None

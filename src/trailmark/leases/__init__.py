@@ -4,6 +4,7 @@ A lease is a directory of small files, in the same kind of storage as the logs::
 
     terms/<number>.json       who has it, for how long; the newest number counts
     waiting/<process>.json    who would take it
+    work/operators.json       what whoever has it works on
 
 Whoever has the lease publishes the next number a few times in every term, *if absent*. Who waits
 takes the next number when the newest has not changed for a whole term, as its own clock measures
@@ -25,6 +26,7 @@ from trailmark.leases.lease import Lease, boot_us
 from trailmark.leases.place import check_term, is_lease, open_lease
 from trailmark.leases.terms import Holder, Term, newest_term
 from trailmark.leases.waiting import Waiting
+from trailmark.leases.work import Work, read_work, say_work
 
 __all__ = [
     "Fenced",
@@ -35,10 +37,13 @@ __all__ = [
     "Pass",
     "Term",
     "Waiting",
+    "Work",
     "boot_us",
     "check_term",
     "is_lease",
     "newest_term",
     "open_lease",
     "pass_of_process",
+    "read_work",
+    "say_work",
 ]

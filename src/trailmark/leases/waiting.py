@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from trailmark.leases.terms import TERMS, Holder
+from trailmark.leases.work import WORK
 from trailmark.log import MonotonicClock, Storage
 from trailmark.log.json_text import dump_guarded, load_guarded, read_text, text_of, whole
 from trailmark.settings import MINUTE
@@ -97,6 +98,7 @@ class Sweeper:
         self._seen = seen
         self.storage.clean(_WAITING)
         self.storage.clean(TERMS)
+        self.storage.clean(WORK)
         return gone
 
 

@@ -104,7 +104,7 @@ def operate(frames: Sequence[DataFrame], operation: Operation, given: CommonArgu
         check_unlogged(operation.operator)
     plan = _plan(frames, operation, keys, given, marks)
     if df.isStreaming and plan.policy is not None:
-        paths.remember(plan.path)
+        paths.remember(plan.path, plan.cache_root)
         attend_queries(df.sparkSession)
     run = _task(plan) if df.isStreaming else run_batch
     task = carried(run, plan, f"trailmark_{operation.name}")

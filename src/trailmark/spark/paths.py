@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from trailmark.errors import LogError, SchemaChanged, SettingError
 from trailmark.log.storage.urls import full_path, is_url
 
-#: Paths of the streaming operators this process has made, for the listener.
-_known: dict[str, None] = {}
+#: Paths of the streaming operators this process has made, for the listener, and where each was
+#: told to keep its tables.
+_known: dict[str, str | None] = {}
 
 
 def absolute(path: str | os.PathLike[str], spark_directory: str | None = None) -> str:
@@ -54,12 +55,17 @@ def named_in_full(path: str) -> Iterator[None]:
         raise type(error)(error.what, where=where, fix=error.fix) from error
 
 
-def remember(path: str) -> None:
-    _known[path] = None
+def remember(path: str, cache_dir: str | None = None) -> None:
+    _known[path] = cache_dir
 
 
 def known() -> list[str]:
     return list(_known)
+
+
+def cache_dirs() -> Mapping[str, str | None]:
+    """Of all that are known, where their tables were told to be."""
+    return dict(_known)
 
 
 def forget(path: str) -> None:

@@ -115,8 +115,7 @@ class Rehearsals:
 def rehearse(session: SparkSession, scratch: Path) -> None:
     """Runs the small query to its end: a batch with rows, and one that closes windows."""
     # The directory is on this host alone, and logs in it only do where all workers are.
-    is_local = str(session.sparkContext.master).startswith("local")
-    writer = _counted(session, scratch) if is_local else _touched(session)
+    writer = _counted(session, scratch) if is_local(session) else _touched(session)
     query = (
         writer.queryName(f"{QUERY} {scratch.name}")
         .option("checkpointLocation", (scratch / "checkpoint").as_uri())
@@ -124,6 +123,11 @@ def rehearse(session: SparkSession, scratch: Path) -> None:
         .start()
     )
     query.awaitTermination()
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether all workers are on the host of the driver."""
+    return str(session.sparkContext.master).startswith("local")
 
 
 def _counted(session: SparkSession, scratch: Path) -> DataStreamWriter:

@@ -23,15 +23,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from trailmark import units
-from trailmark.errors import SettingError
+from trailmark.errors import SettingError, TrailmarkError
 from trailmark.leases import Holder, Keeper, Keeping, Pass, check_term, open_lease
 from trailmark.leases.fence import VARIABLE
+from trailmark.log import Storage
 from trailmark.log.storage.urls import redacted
 from trailmark.settings import SECOND, parse_duration
 from trailmark.spark.internals import is_running
 from trailmark.spark.own_sources import register_again
 from trailmark.spark.register import register
-from trailmark.spark.rehearsal import QUERY, Rehearsals, Rehearse, scratch_directory
+from trailmark.spark.rehearsal import (
+    QUERY,
+    Rehearsals,
+    Rehearse,
+    is_local,
+    scratch_directory,
+)
+from trailmark.spark.tables_ahead import TablesAhead, say_own_work
 
 _log = logging.getLogger("trailmark")
 
@@ -114,14 +122,17 @@ def standby(
     holder = Holder.of_process(name)
     keeper = Keeper(path, storage, holder, term_us)
     scratch = scratch_directory()
-    rehearsals = Rehearsals(spark, scratch, rehearse, keeper.say_ready)
+    ready = _Readiness(keeper)
+    rehearsals = Rehearsals(spark, scratch, rehearse, ready.say_rehearsed)
+    ahead = TablesAhead(storage, ready.say_tables) if is_local(spark) else None
     passed = Pass(path, holder.token, term_us, f"{scratch}{os.sep}")
     with _passed_on(spark, passed), _Terminated() as terminated:
         keeper.start()
         try:
-            if not _wait(keeper, rehearsals, terminated):
+            if not _wait(keeper, rehearsals, ahead, terminated):
                 return "stopped"
-            return _Active(spark, build, keeper, path, terminated, patience_s).run()
+            active = _Active(spark, build, keeper, path, storage, terminated, patience_s)
+            return active.run()
         finally:
             keeper.end()
             rehearsals.clear()
@@ -149,16 +160,46 @@ def _check_arguments(build: object, rehearse: object, name: object) -> None:
         )
 
 
-def _wait(keeper: Keeper, rehearsals: Rehearsals, terminated: _Terminated) -> bool:
-    """Waits for the lease, and rehearses meanwhile; False if the process is to end."""
+def _wait(
+    keeper: Keeper, rehearsals: Rehearsals, ahead: TablesAhead | None, terminated: _Terminated
+) -> bool:
+    """Waits for the lease, and rehearses and follows meanwhile; False if the process is to end."""
     # Whoever has it at once needs no rehearsal.
     if keeper.wait_while(Keeping.WAITING, _PAUSE_S) is Keeping.WAITING:
         rehearsals.start()
-    while keeper.wait_while(Keeping.WAITING, _PAUSE_S) is Keeping.WAITING:
-        if terminated.is_set:
-            return False
+        if ahead is not None:
+            ahead.start()
+    try:
+        while keeper.wait_while(Keeping.WAITING, _PAUSE_S) is Keeping.WAITING:
+            if terminated.is_set:
+                return False
+    finally:
+        if ahead is not None:
+            ahead.end()
     rehearsals.end()
     return True
+
+
+class _Readiness:
+    """What is told to those who look: of the rehearsals, and of the tables."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._rehearsed = self._tables = self._said = ""
+
+    def say_rehearsed(self, text: str) -> None:
+        self._rehearsed = text
+        self._say()
+
+    def say_tables(self, text: str) -> None:
+        self._tables = text
+        self._say()
+
+    def _say(self) -> None:
+        text = "; ".join(filter(None, (self._rehearsed, self._tables)))
+        if text != self._said:  # each time is a file
+            self._said = text
+            self._keeper.say_ready(text)
 
 
 class _Active:
@@ -170,6 +211,7 @@ class _Active:
         build: Build,
         keeper: Keeper,
         path: str,
+        storage: Storage,
         terminated: _Terminated,
         patience_s: float,
     ) -> None:
@@ -177,6 +219,7 @@ class _Active:
         self._build = build
         self._keeper = keeper
         self._path = redacted(path)
+        self._storage = storage
         self._terminated = terminated
         self._patience_s = patience_s
         self._queries: list[StreamingQuery] = []
@@ -223,6 +266,7 @@ class _Active:
                     if query.runId not in others and not (query.name or "").startswith(QUERY)
                 ]
             raise
+        self._say_work()
         took = units.duration((time.monotonic() - began_s) * SECOND)
         _log.info(
             "lease %s: queries started in %s: %s",
@@ -230,6 +274,15 @@ class _Active:
             took,
             ", ".join(str(query.name or query.id) for query in self._queries),
         )
+
+    def _say_work(self) -> None:
+        """For those that wait. On a cluster nobody knows where buckets will be."""
+        if not is_local(self._spark):
+            return
+        try:
+            say_own_work(self._storage)
+        except TrailmarkError as error:
+            _log.debug("lease %s: nobody is told what runs: %s", self._path, error.line)
 
     def _follow(self) -> Ending:
         while True:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trailmark.errors import NoPermission
-from trailmark.records import SegmentLink
+from trailmark.records import NO_BATCH, SegmentLink
 from trailmark.state.memory import Memory
 from trailmark.state.places import default_roots, is_private
 from trailmark.values import dataclass
@@ -240,6 +240,17 @@ class StateCache:
     def __init__(self, root: Path | None = None, *others: Path) -> None:
         self.roots = default_roots() if root is None else [root, *others]
 
+    @property
+    def place(self) -> str:
+        """Names the memory that tables are in first: the same for all processes that share it, and
+        for no others. Empty if there is none."""
+        for root in self.roots[:1]:
+            with suppress(OSError):
+                root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                found = root.stat()
+                return f"{boot_id()} {found.st_dev} {found.st_ino}"
+        return ""
+
     def acquire(
         self,
         log_id: str,
@@ -266,6 +277,18 @@ class StateCache:
             for cached in opened:
                 if found is None or cached is not found.cached:
                     cached.close()
+
+    def newest_of(self, log_id: str, bucket: int) -> int:
+        """The newest batch that a whole table of the bucket is the state after, or NO_BATCH; looked
+        up without taking the bucket from anybody."""
+        newest = NO_BATCH
+        for root in self.roots:
+            cached = _open(root, f"{log_id}/{bucket:05d}", is_made=False)
+            if cached is not None:
+                token = cached.token()
+                cached.close()
+                newest = newest if token is None else max(newest, token.output.batch)
+        return newest
 
     def sweep(
         self, now_us: float, steady_us: float, older_than: float = ABANDONED_AFTER

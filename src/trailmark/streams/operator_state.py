@@ -75,7 +75,7 @@ class OperatorState:
 
     def __init__(self, storage: Storage, code: object) -> None:
         self._files = OperatorFiles(ReadOnly(storage))
-        self._operator = _rebuilt(self._files.meta, code)
+        self._operator = operator_of(self._files.meta, code)
         self._columns = StateColumns(form_of(self._files.meta), self._operator)
         self.schema = self._columns.schema
         self._committed = CommittedBatches(self._files)
@@ -156,7 +156,7 @@ class OperatorState:
         return f"Choose one of the batches {told(found)}, or none to read the newest."
 
 
-def _rebuilt(meta: OperatorMeta, code: object) -> AnyOperator:
+def operator_of(meta: OperatorMeta, code: object) -> AnyOperator:
     """The operator that wrote the logs, which has to describe itself as it did then."""
     operator = rebuilt(meta, code)
     try:

@@ -1,5 +1,7 @@
 """How long nobody answers: from ``kill -9`` of everything that is active to the first new batch
 that Spark has committed, with a warm standby (`tm.standby`) and with a restart in the same run.
+With ``--apart``: what a standby computes that follows the logs, since it has memory of its own as
+on another host, at 100,000 tuples a second, and how long nobody answers then.
 
 Prints one line per figure: name, value, limit, ok or short. Exit code 1 if any is short.
 """
@@ -35,6 +37,12 @@ _PATIENCE_S = 300.0
 #: So many runs say something about the slowest of a hundred.
 _MANY = 100
 _IDLE_S = 90.0
+#: Gives a process memory of its own for tables; it needs the rights of root.
+_APART = ("unshare", "--mount", "env", "TMPDIR=/dev/shm", "sh", "-c")
+_OWN_MEMORY = ('mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh")
+#: Orders of a batch then.
+_MORE_ROWS = 10_000
+_FOLLOWS = "buckets at most"
 
 
 class Shop:
@@ -43,8 +51,12 @@ class Shop:
     Every item has one order before anything is measured, so that its window is open.
     """
 
-    def __init__(self, home: Path, windows: int, until_the_end: ExitStack) -> None:
+    def __init__(
+        self, home: Path, windows: int, until_the_end: ExitStack, *, is_apart: bool = False
+    ) -> None:
         self.home = home
+        self._wrapper = (*_APART, *_OWN_MEMORY) if is_apart else ()
+        self._rows = _MORE_ROWS if is_apart else _ROWS
         self._windows = windows
         self._until_the_end = until_the_end
         self._begun = 0
@@ -64,7 +76,7 @@ class Shop:
 
         def go_on() -> None:
             while not ends.wait(_EVERY_S):
-                self._append(rng.integers(0, self._windows, _ROWS, dtype=np.int32))
+                self._append(rng.integers(0, self._windows, self._rows, dtype=np.int32))
 
         thread = threading.Thread(target=go_on)
         thread.start()
@@ -79,7 +91,15 @@ class Shop:
         name = f"driver-{self._begun}"
         self._begun += 1
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.standby_child", str(self.home), name, mode],
+            [
+                *self._wrapper,
+                sys.executable,
+                "-m",
+                "bench.standby_child",
+                str(self.home),
+                name,
+                mode,
+            ],
             cwd=_PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -104,13 +124,15 @@ class Shop:
     def wait_for_batch(self, after: int) -> None:
         self._wait(lambda: self.committed() > after, "a batch")
 
-    def wait_for_warm(self) -> None:
-        """Waits until one waits and is warm."""
+    def wait_for_warm(self, words: str = "") -> None:
+        """Waits until one waits, is warm, and says so with these words."""
         storage = open_lease(self.home / "lease")[1]
 
         def is_warm() -> bool:
             return any(
-                each.readiness.startswith("warm") and each.holder.name in self.running
+                each.readiness.startswith("warm")
+                and words in each.readiness
+                and each.holder.name in self.running
                 for each in all_waiting(storage).values()
             )
 
@@ -176,12 +198,38 @@ def with_standby(shop: Shop, kills: int, report: Report) -> list[float]:
             report.note(f"standby, kill {number + 1}: {gaps[-1]:.2f} s")
             shop.start("standby")
         shop.wait_for_warm()
-        (waiting,) = (process for name, process in shop.running.items() if name != shop.active())
-        used_s = _cpu_s(waiting.pid)
-        time.sleep(_IDLE_S)
-        share = (_cpu_s(waiting.pid) - used_s) / _IDLE_S
+        share = _share_of_waiting(shop)
     report.add(Figure("what a warm standby computes", share, "cores", 0.05))
     return gaps
+
+
+def _share_of_waiting(shop: Shop) -> float:
+    """What the one that waits computes, in cores."""
+    (waiting,) = (process for name, process in shop.running.items() if name != shop.active())
+    used_s = _cpu_s(waiting.pid)
+    time.sleep(_IDLE_S)
+    return (_cpu_s(waiting.pid) - used_s) / _IDLE_S
+
+
+def apart(windows: int, report: Report) -> None:
+    """What following costs, and what it is worth."""
+    with (
+        tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder,
+        ExitStack() as until_the_end,
+    ):
+        shop = Shop(Path(folder), windows, until_the_end, is_apart=True)
+        shop.start("standby")
+        shop.wait_for_batch(-1)
+        shop.start("standby")
+        with shop.orders_come():
+            shop.wait_for_warm(_FOLLOWS)
+            share = _share_of_waiting(shop)
+            began_s, before = time.monotonic(), shop.committed()
+            shop.kill(shop.active())
+            shop.wait_for_batch(max(before, shop.committed()))
+            gap_s = time.monotonic() - began_s
+    report.add(Figure("what a standby on another host computes", share, "cores", 0.05))
+    report.add(Figure("  kill to new result there", gap_s, "s", 4.0))
 
 
 def with_restart(shop: Shop, kills: int, report: Report) -> list[float]:
@@ -206,8 +254,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.standby", description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="of a driver, in each way")
     parser.add_argument("--windows", type=int, default=100_000, help="that are open")
+    parser.add_argument("--apart", action="store_true", help="a standby as on another host")
     arguments = parser.parse_args()
     report = Report()
+    if arguments.apart:
+        apart(arguments.windows, report)
+        return report.exit_code
     lanes = {"standby": with_standby, "restart": with_restart}
     gaps: dict[str, list[float]] = {}
     for name, lane in lanes.items():

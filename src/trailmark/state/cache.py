@@ -135,6 +135,14 @@ class CachedBucket:
             return None
         return token if token.boot == boot_id() and token.files == sizes else None
 
+    def said_batch(self) -> int:
+        """The batch that the token names, believed or not: hosts may share a directory that they
+        should not. NO_BATCH if there is none."""
+        try:
+            return Token.from_json(self._read("token")).output.batch
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return NO_BATCH
+
     def age(self, now_us: float, steady_us: float) -> float:
         """Seconds since the table was used. What has no whole table, or one from the future, has
         only a time on the wall, which may lie ahead."""
@@ -279,15 +287,14 @@ class StateCache:
                     cached.close()
 
     def newest_of(self, log_id: str, bucket: int) -> int:
-        """The newest batch that a whole table of the bucket is the state after, or NO_BATCH; looked
-        up without taking the bucket from anybody."""
+        """The newest batch that a table of the bucket is said to be the state after, by whatever
+        host, or NO_BATCH; looked up without taking the bucket from anybody."""
         newest = NO_BATCH
         for root in self.roots:
             cached = _open(root, f"{log_id}/{bucket:05d}", is_made=False)
             if cached is not None:
-                token = cached.token()
+                newest = max(newest, cached.said_batch())
                 cached.close()
-                newest = newest if token is None else max(newest, token.output.batch)
         return newest
 
     def sweep(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,12 @@ def _counted(root: Path) -> Followed:
 def _timed(root: Path) -> Followed:
     batches = random_timed_orders(random.Random(4), batches=10, rows=20, items=5)
     return Followed(time_case(batches), Continuous(q=60, u=40), cache_root=root / "here")
+
+
+def _as_it_is(token: Path) -> tuple[int, int, str]:
+    """Replacing it would change this, looking at it does not."""
+    found = token.stat()
+    return found.st_ino, found.st_mtime_ns, token.read_text()
 
 
 def _take_over(run: Followed, host: Path) -> None:
@@ -95,12 +102,24 @@ def test_on_the_host_of_the_query_there_is_nothing_to_do(tmp_path: Path) -> None
     for _ in range(8):
         run.step()
         (token,) = here.glob("*/00000/token")
-        before = token.stat()
+        before = _as_it_is(token)
         assert run.query.follow(here) == [0]
-        assert token.stat() == before
+        assert _as_it_is(token) == before
         run.query.stop()
         assert run.query.follow(here) == [0]
-        assert token.stat() == before
+        assert _as_it_is(token) == before
+
+
+def test_a_directory_that_hosts_share_is_left_to_the_query(tmp_path: Path) -> None:
+    """What another host has left is no table here, and building one would take it from there."""
+    run, here = _counted(tmp_path), tmp_path / "here"
+    run.run(3)
+    run.query.stop()
+    (token,) = here.glob("*/00000/token")
+    token.write_text(json.dumps({**json.loads(token.read_text()), "boot": "of another host"}))
+    before = _as_it_is(token)
+    assert run.query.follow(here) == [0]
+    assert _as_it_is(token) == before
 
 
 def test_a_bucket_that_is_at_work_is_left_alone(tmp_path: Path) -> None:

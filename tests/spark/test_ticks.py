@@ -183,7 +183,7 @@ def test_a_query_that_began_without_ticks_goes_on_without(
     """Spark takes no checkpoint with another number of sources."""
     place.feed.add(_orders(1), _orders(13))
     with monkeypatch.context() as before:
-        before.setattr(operate, "_ticks", lambda operator, stored: False)
+        before.setattr(operate, "_wants_ticks", lambda operator: False)
         assert place.run() == [0, 1]
     assert "ticks" not in (place.path / "meta.json").read_text()
     assert place.closed() == Counter()

@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -31,6 +32,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
@@ -38,9 +46,13 @@ from tests.support.spark_chain import chain
 from tests.support.spark_union import start_following, start_replica, start_union
 from tests.support.traps import trapped_sum
 from trailmark.engine.progress import Progress
+from trailmark.spark.connect import is_connect
+from trailmark.spark.sessions import add_listener, listeners_of
 from trailmark.windows.functions import AnyFunction, Function
 from trailmark.windows.spec import Window
 
+#: How long a client of Spark Connect waits for the end of its queries to be told.
+PATIENCE_S = 60.0
 COLUMNS = "item int, price bigint, weight double, time timestamp"
 
 
@@ -110,6 +122,8 @@ def values(query: Query) -> Mapping[str, AnyFunction]:
 def open_session(config: Config) -> SparkSession:
     """A session that needs no network and writes nothing outside of its directory."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    if config.master.startswith("sc://"):
+        return SparkSession.builder.remote(config.master).getOrCreate()
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -162,6 +176,32 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
+class Ends(StreamingQueryListener):
+    """The queries whose end was told; on Spark Connect nothing else says that all was."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self._change = threading.Condition()
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._change:
+            self._told.add(str(event.id))
+            self._change.notify_all()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        with self._change:
+            self._told.discard(str(event.id))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None: ...
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
+
+    def wait_for(self, queries: Sequence[StreamingQuery]) -> None:
+        wanted = {query.id for query in queries}
+        with self._change:
+            assert self._change.wait_for(lambda: wanted <= self._told, PATIENCE_S)
+
+
 class Follower:
     """Says which batches are through; several queries may write at the same time."""
 
@@ -194,10 +234,20 @@ def run_to_end(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery
     for query in running:
         query.stop()
     # The commit marks are written behind the query's back.
-    jvm: Any = spark.sparkContext._jsc
-    jvm.sc().listenerBus().waitUntilEmpty()
+    wait_for_listeners(spark, running)
     say(f"failed {json.dumps(failure)}" if failure else "finished")
     return not failure
+
+
+def wait_for_listeners(spark: SparkSession, ended: Sequence[StreamingQuery]) -> None:
+    """Waits until listeners have heard of all that has happened."""
+    if is_connect(spark):
+        # To take a listener away waits, too; but that hangs where an event is on its way.
+        (ends,) = (each for each in listeners_of(spark) if isinstance(each, Ends))
+        ends.wait_for(ended)
+    else:
+        jvm: Any = spark.sparkContext._jsc
+        jvm.sc().listenerBus().waitUntilEmpty()
 
 
 def main(path: str) -> int:
@@ -205,6 +255,8 @@ def main(path: str) -> int:
     spark = open_session(config)
     follower = Follower()
     tm.listen(spark, follower)
+    if is_connect(spark):
+        add_listener(spark, Ends(), None)
     follower.expect(config.queries)
     went_well = run(spark, config.queries)
     for line in sys.stdin if config.serve else ():

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Literal, cast
 
 from pyspark.sql import DataFrame
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from trailmark.checkpoint.policy import Continuous, Policy
 from trailmark.engine.arguments import asked_policy, check_buckets
@@ -16,6 +15,7 @@ from trailmark.engine.losses import LossText, asked_loss
 from trailmark.errors import SettingError
 from trailmark.records import Loss
 from trailmark.settings import Durability, LogSettings
+from trailmark.spark.connect import is_connect, refused
 from trailmark.spark.workers import check_workers
 from trailmark.values import dataclass
 
@@ -107,21 +107,21 @@ class CommonArguments:
 
 def check_dataframe(df: DataFrame, argument: str = "df") -> None:
     """Refuses what no operator can work on, and sessions whose workers could not."""
-    check_classic(df, argument)
+    _check_is_dataframe(df, argument)
     check_workers(df.sparkSession)
 
 
-def check_classic(df: DataFrame, argument: str = "df") -> None:
-    """Refuses what is no DataFrame of this driver's."""
+def check_classic(df: DataFrame, what: str, argument: str = "df") -> None:
+    """Refuses what is no DataFrame of this driver's; ``what`` looks into the plans of these."""
+    _check_is_dataframe(df, argument)
+    if is_connect(df.sparkSession):
+        raise refused(what, "it looks into Spark's plans, which stay on the server", argument)
+
+
+def _check_is_dataframe(df: DataFrame, argument: str) -> None:
     if not isinstance(df, DataFrame):
         raise SettingError(
             f"{argument} must be a DataFrame, got {type(df).__name__}.", where=argument
-        )
-    if not isinstance(df, ClassicDataFrame):
-        raise SettingError(
-            "Spark Connect is not supported.",
-            where=argument,
-            fix="Run the query in a session of its own driver.",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 
 from trailmark.errors import SettingError
+from trailmark.spark.connect import is_connect
 from trailmark.spark.internals import Called, Constant, called_function
 from trailmark.windows import functions
 from trailmark.windows.functions import AnyFunction, Function
@@ -51,6 +52,12 @@ def own_functions(values: Any, df: DataFrame) -> Any:
 
 
 def _own_function(name: str, column: Column, df: DataFrame) -> AnyFunction:
+    if is_connect(df.sparkSession):
+        raise SettingError(
+            f"{name!r}: Spark Connect does not tell what a column computes.",
+            where=f"values[{name!r}]",
+            fix="Use Trailmark's own functions, such as tm.avg('price') for F.avg('price').",
+        )
     called = called_function(column, df)
     if called is not None and called.alias not in ("", name):
         raise SettingError(

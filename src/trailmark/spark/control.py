@@ -6,25 +6,29 @@ of its own with each batch: a key that Spark's hash puts there, and null in ever
 task takes the row out again (see `received`).
 
 The rows come from a relation in the plan that is marked as streaming, so that it can be united with
-a stream. It is no source: it never asks for a batch of its own.
+a stream. It is no source: it never asks for a batch of its own. On Spark Connect nobody can mark a
+relation, and a small task makes the rows.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from trailmark.spark.internals import as_streaming
 from trailmark.spark.received import ControlKeys
+from trailmark.spark.workers import carried
 
 #: With so many keys per bucket, the chance that a bucket gets none is below 1 in 10^15.
 _KEYS_PER_BUCKET = 48
 #: How many different keys of a type are tried at most.
 _FEW = {"boolean": 2, "tinyint": 128, "smallint": 32_768}
 _MANY = 1 << 31
+_NUMBERS = "number int"
 
 
 def find_control_keys(
@@ -33,7 +37,7 @@ def find_control_keys(
     """A key for every bucket; None if there are so few keys that a bucket could never have one."""
     column = max(range(len(keys)), key=lambda place: _count(keys[place].dataType))
     tried = range(min(_count(keys[column].dataType), _KEYS_PER_BUCKET * buckets))
-    candidates = _keys(session, keys, column, tried)
+    candidates = _keys(_literals(session, tried), keys, column)
     found: dict[int, int] = {}
     for number, row in zip(tried, candidates.select(_bucket(keys, buckets)).collect(), strict=True):
         found.setdefault(row[0], number)
@@ -52,20 +56,26 @@ def control_rows(
     keys: list[spark.StructField],
     found: ControlKeys,
     metadata: dict[str, str],
+    ticks: DataFrame | None = None,
 ) -> DataFrame:
     """The control rows of all buckets, with the columns of ``stream``; streaming if that is.
 
-    ``metadata`` is put into that of the first column.
+    ``metadata`` is put into that of the first column. With ``ticks``, a stream without rows, they
+    are made beside it, and need no name of Spark's that is not public.
     """
     names = [key.name for key in keys]
-    rows = _keys(stream.sparkSession, keys, names.index(found.column), found.numbers)
+    if ticks is None:
+        numbers = _literals(stream.sparkSession, found.numbers)
+    else:
+        numbers = _in_every_batch(ticks, found.numbers)
+    rows = _keys(numbers, keys, names.index(found.column))
     columns = [
         named(f.name) if f.name in names else F.lit(None).cast(f.dataType).alias(f.name)
         for f in stream.schema
     ]
     first = stream.schema[0].name
     rows = rows.select(columns[0].alias(first, metadata=metadata), *columns[1:])
-    return as_streaming(rows) if stream.isStreaming else rows
+    return as_streaming(rows) if stream.isStreaming and ticks is None else rows
 
 
 def named(column: str) -> Column:
@@ -93,21 +103,50 @@ def _count(kind: spark.DataType) -> int:
     return _FEW.get(kind.simpleString(), _MANY)
 
 
-def _keys(
-    session: SparkSession, keys: list[spark.StructField], column: int, numbers: Any
-) -> DataFrame:
-    """Rows of keys: one column made from numbers, null in the others.
-
-    A plan of literals is evaluated where it is planned: no job is started for it.
-    """
-    made = ", ".join(f"({number})" for number in numbers)
+def _keys(numbers: DataFrame, keys: list[spark.StructField], column: int) -> DataFrame:
+    """Rows of keys: one column made from numbers, null in the others."""
     columns = [
         (as_key(key.dataType) if place == column else F.lit(None))
         .cast(key.dataType)
         .alias(key.name)
         for place, key in enumerate(keys)
     ]
-    return session.sql(f"SELECT * FROM VALUES {made} AS made(number)").select(*columns)
+    return numbers.select(*columns)
+
+
+def _literals(session: SparkSession, numbers: Iterable[int]) -> DataFrame:
+    """A column of numbers.
+
+    A plan of literals is evaluated where it is planned: no job is started for it.
+    """
+    made = ", ".join(f"({number})" for number in numbers)
+    return session.sql(f"SELECT * FROM VALUES {made} AS made(number)")
+
+
+def _in_every_batch(ticks: DataFrame, numbers: Sequence[int]) -> DataFrame:
+    """The same column as a stream that has the same rows in every micro-batch.
+
+    Spark calls a function for every partition, also for one without rows, and a shuffle into one
+    partition has that in every batch. But where a stream has nothing new, Spark's optimizer leaves
+    out projections and shuffles of it. A function it does not look into, so there is one below the
+    shuffle, too, which is never called.
+    """
+    nothing = carried(_no_numbers, None, "trailmark_ticks")
+    make = carried(_made_numbers, tuple(numbers), "trailmark_control")
+    return ticks.mapInArrow(nothing, _NUMBERS).repartition(1).mapInArrow(make, _NUMBERS)
+
+
+def _no_numbers(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _batch in batches:
+        raise AssertionError("ticks have no rows")
+    yield from ()
+
+
+def _made_numbers(
+    numbers: tuple[int, ...], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield from _no_numbers(None, batches)
+    yield pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int32())})
 
 
 def as_key(kind: spark.DataType) -> Column:

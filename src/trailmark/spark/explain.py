@@ -75,7 +75,7 @@ def explanation(df: DataFrame) -> Explanation:
     >>> [operator.warnings for operator in tm.explanation(average).operators]  # doctest: +SKIP
     [()]
     """
-    check_classic(df)
+    check_classic(df, "tm.explain")
     return Explanation(tuple(_steps(read_plan(df, {_FUNCTION, *_STATEFUL}))))
 
 

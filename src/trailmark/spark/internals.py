@@ -1,15 +1,15 @@
 """Names inside of Spark that have no public counterpart in PySpark.
 
 Another version may lack any of them. Then these functions have no answer, and whoever asks does
-without; but no operator runs without `as_streaming`, and nothing is explained without `read_plan`:
-these refuse.
+without; but no operator runs without `as_streaming`, save on Spark Connect, and nothing is
+explained without `read_plan`: these refuse.
 ``tests/spark/test_internals.py`` says what is expected of Spark, and what is lost.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from trailmark.errors import SettingError
+from trailmark.spark.connect import is_connect
 from trailmark.values import dataclass
 
 #: What comes of a name that is not there (py4j knows a package of it, or nothing), and of a JVM
@@ -115,12 +116,42 @@ class Source:
 
 def stream_sources(df: DataFrame) -> list[Source]:
     """The sources with paths that a streaming DataFrame reads."""
+    if is_connect(df.sparkSession):
+        return [source for source in _sources_of_client(df) if source.paths]
     try:
         leaves = _listed(df._jdf.queryExecution().analyzed().collectLeaves())
         found = [_source(leaf) for leaf in leaves if leaf.isStreaming()]
         return [source for source in found if source is not None and source.paths]
     except _GONE:
         return []
+
+
+def _sources_of_client(df: DataFrame) -> list[Source]:
+    """The streaming sources that a client of Spark Connect knows of; not those behind views."""
+    try:
+        client: Any = df
+        plan = client._plan.to_proto(client.sparkSession.client)
+        found = [read for read in _reads(plan) if read.is_streaming]
+        return [_source_of_read(read.data_source) for read in found]
+    except _GONE:
+        return []
+
+
+def _reads(message: Any) -> Iterator[Any]:
+    if message.DESCRIPTOR.full_name == "spark.connect.Read":
+        yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in [value] if hasattr(value, "ListFields") else value:
+                if hasattr(each, "ListFields"):  # a map has keys
+                    yield from _reads(each)
+
+
+def _source_of_read(read: Any) -> Source:
+    given = {name.lower(): text for name, text in read.options.items()}
+    path = given.pop("path", None)
+    paths = tuple(read.paths) if path is None else (path,)
+    return Source(read.format, paths, tuple(sorted(given.items())))
 
 
 def only_source(df: DataFrame) -> Source | None:
@@ -460,6 +491,9 @@ class CachedPartitions:
 
 def is_running(spark: SparkSession) -> bool:
     """Whether a session has not been stopped."""
+    if is_connect(spark):
+        client: Any = spark
+        return not client.is_stopped
     return getattr(spark.sparkContext, "_jsc", None) is not None
 
 

@@ -225,16 +225,22 @@ def listen(
     >>> for path, recovery in listener.recoveries:        # doctest: +SKIP
     ...     print(path, recovery)
     """
-    for earlier in listeners_of(spark):
-        if isinstance(earlier, TrailmarkListener) and _is_again(on_progress, earlier.on_progress):
-            remove_listener(spark, earlier)
+    earlier = [each for each in listeners_of(spark) if _takes_the_place_of(on_progress, each)]
     listener = TrailmarkListener(on_progress)
     if metrics is not None:
         listener.metrics = metrics_on(metrics)
     add_listener(spark, listener, on_batch=listener.onBatch)
+    # Not before: a client of Spark Connect that takes its last listener away waits for events, and
+    # for ever if one is on its way.
+    for each in earlier:
+        remove_listener(spark, each)
     for query in spark.streams.active:
         _followed.begin(UUID(query.id), UUID(query.runId))
     return listener
+
+
+def _takes_the_place_of(function: OnProgress | None, earlier: StreamingQueryListener) -> bool:
+    return isinstance(earlier, TrailmarkListener) and _is_again(function, earlier.on_progress)
 
 
 def _is_again(function: OnProgress | None, earlier: OnProgress | None) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import types as spark
 from trailmark.errors import SettingError
 from trailmark.log.storage.urls import is_url
 from trailmark.records import MARK
+from trailmark.spark.connect import check_not_marked, is_connect
 from trailmark.spark.control import named
 from trailmark.spark.internals import (
     Source,
@@ -44,6 +45,10 @@ def marks_of(df: DataFrame, argument: str = "df") -> tuple[MarkedBy, ...]:
     One that has lost its marks is refused, and one whose marks are those of another query.
     """
     if not df.isStreaming:
+        return ()
+    if is_connect(df.sparkSession):
+        may_be = is_marked(df) or any(map(_may_be_tentative, stream_sources(df)))
+        check_not_marked(may_be_tentative=may_be, argument=argument)
         return ()
     found = [field for field in df.schema if _is_mark(field)]
     if len(found) > 1:

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
@@ -30,6 +30,7 @@ from trailmark.spark import paths
 from trailmark.spark.apart import check_apart
 from trailmark.spark.arguments import CommonArguments
 from trailmark.spark.boundary import boundary_of
+from trailmark.spark.connect import check_full, is_connect, parallelism
 from trailmark.spark.control import control_rows, find_control_keys, named, plainly_named
 from trailmark.spark.initial import InitialState
 from trailmark.spark.internals import driver_directory
@@ -41,7 +42,7 @@ from trailmark.spark.plan_note import PlanNote
 from trailmark.spark.received import ControlKeys
 from trailmark.spark.sessions import attend_queries
 from trailmark.spark.task import Plan, run_batch, run_micro_batch
-from trailmark.spark.ticks import no_rows_but_ticks
+from trailmark.spark.ticks import ticks_for, with_columns_of
 from trailmark.spark.types import spark_type
 from trailmark.spark.united import (
     HAS_NO_MARK,
@@ -105,7 +106,8 @@ def operate(frames: Sequence[DataFrame], operation: Operation, given: CommonArgu
     plan = _plan(frames, operation, keys, given, marks)
     if df.isStreaming and plan.policy is not None:
         paths.remember(plan.path, plan.cache_root)
-        attend_queries(df.sparkSession)
+        if not is_connect(df.sparkSession):
+            attend_queries(df.sparkSession)
     run = _task(plan) if df.isStreaming else run_batch
     task = carried(run, plan, f"trailmark_{operation.name}")
     return _shuffled(frames, plan, keys).mapInArrow(task, schema)
@@ -126,7 +128,8 @@ def _plan(
     df = frames[0]
     operator, has_logs = operation.operator, df.isStreaming and given.policy is not None
     path = _location(frames, given) if given.policy is not None else ""
-    stored = _stored_logs(path, operator, given) if has_logs else None
+    session = df.sparkSession
+    stored = _stored_logs(session, path, operator, given) if has_logs else None
     buckets, control = _control(df, keys, given.buckets if stored is None else stored.buckets)
     initial = None
     if operation.initial is not None and has_logs:
@@ -144,7 +147,7 @@ def _plan(
         given.cache_root,
         given.retain_batches,
         operation.at_end,
-        has_logs and _ticks(operator, stored),
+        has_logs and _ticks(session, operator, stored),
         initial,
         given.loss,
         _boundaries(frames, operator) if has_logs else (),
@@ -204,28 +207,45 @@ def _location(frames: Sequence[DataFrame], given: CommonArguments) -> str:
     df = frames[0]
     if not df.isStreaming:
         return paths.absolute(given.path) if given.path else ""
+    if is_connect(df.sparkSession):
+        check_full(given.path)
     location = paths.absolute(given.path, driver_directory(df.sparkSession))
     for each in frames:
         check_apart(each, location)
     return location
 
 
-def _stored_logs(path: str, operator: AnyOperator, given: CommonArguments) -> OperatorMeta | None:
+def _stored_logs(
+    session: SparkSession, path: str, operator: AnyOperator, given: CommonArguments
+) -> OperatorMeta | None:
     """What existing logs say; refused here if they are not this operator's."""
     with paths.named_in_full(path):
         stored = read_meta(open_storage(path, given.log_settings))
         if stored is not None:
-            ticks = _ticks(operator, stored)
+            ticks = _ticks(session, operator, stored)
             buckets = stored.buckets if given.buckets is None else given.buckets
             check_same_operator(stored, describe_logs(operator, buckets, ticks=ticks))
         return stored
 
 
-def _ticks(operator: AnyOperator, stored: OperatorMeta | None) -> bool:
+def _ticks(session: SparkSession, operator: AnyOperator, stored: OperatorMeta | None) -> bool:
     """Whether the query has a source of ticks. Spark lets nobody add one to a query that has begun
     without."""
-    has_event_time = any(port.event_time is not None for port in operator.ports)
-    return (has_event_time or operator.uses_clock) and (stored is None or has_ticks(stored))
+    if stored is None:
+        return _wants_ticks(operator) or is_connect(session)
+    if is_connect(session) and not has_ticks(stored):
+        raise SettingError(
+            "The query was begun in a session of its own driver, without a source that operators "
+            "need on Spark Connect, and Spark lets nobody add one later.",
+            where="path",
+            fix="Go on in such a session, or start with a new path and a new checkpoint.",
+        )
+    return has_ticks(stored)
+
+
+def _wants_ticks(operator: AnyOperator) -> bool:
+    """Whether an operator has something to do when time passes and nothing comes."""
+    return operator.uses_clock or any(port.event_time is not None for port in operator.ports)
 
 
 def _control(
@@ -233,7 +253,7 @@ def _control(
 ) -> tuple[int, ControlKeys]:
     """How many buckets, and a control key for each."""
     session = df.sparkSession
-    most = session.sparkContext.defaultParallelism if buckets is None else buckets
+    most = parallelism(session) if buckets is None else buckets
     for count in range(most, 0, -1):
         found = find_control_keys(session, keys, count)
         if found is not None:
@@ -250,16 +270,27 @@ def _control(
 
 def _shuffled(frames: Sequence[DataFrame], plan: Plan, keys: list[spark.StructField]) -> DataFrame:
     """The columns that are needed, with control rows, by bucket."""
-    needed = _united(frames, plan.inputs)
-    note = PlanNote.of(plan, is_streaming=needed.isStreaming).to_metadata()
-    rows = needed.union(control_rows(needed, keys, plan.control, note))
-    if plan.ticks:
-        rows = rows.union(no_rows_but_ticks(needed, plan.path))
+    rows = _with_control_rows(_united(frames, plan.inputs), plan, keys)
     rows = rows.repartition(plan.buckets, *(named(key.name) for key in keys))
     # A single partition would be shuffled again before a join, unless Spark knows it to be small.
     if plan.buckets > 1 and rows.isStreaming and has_several_hosts(rows.sparkSession):
         rows = anchored(rows, keys, plan.control, may_move=plan.policy is not None)
     return plainly_named(rows)
+
+
+def _with_control_rows(rows: DataFrame, plan: Plan, keys: list[spark.StructField]) -> DataFrame:
+    """Rows with those that tell each task its bucket, and ticks, in every batch."""
+    session, is_streaming = rows.sparkSession, rows.isStreaming
+    note = PlanNote.of(plan, is_streaming=is_streaming).to_metadata()
+    is_made_by_tasks = is_streaming and is_connect(session)
+    if not plan.ticks and not is_made_by_tasks:
+        return rows.union(control_rows(rows, keys, plan.control, note))
+    is_asked = plan.ticks and _wants_ticks(plan.operator)
+    ticks = ticks_for(session, plan.path, is_asked=is_asked)
+    if is_made_by_tasks:
+        return rows.union(control_rows(rows, keys, plan.control, note, ticks))
+    control = control_rows(rows, keys, plan.control, note)
+    return rows.union(control).union(with_columns_of(ticks, rows))
 
 
 def _united(frames: Sequence[DataFrame], inputs: United) -> DataFrame:

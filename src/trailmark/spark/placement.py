@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from trailmark.spark.connect import is_connect
 from trailmark.spark.control import as_key, quoted
 from trailmark.spark.internals import CachedPartitions, executor_ids, slots_of_executors
 from trailmark.spark.received import ControlKeys
@@ -37,8 +38,9 @@ _BY_INPUT = "spark.shuffle.reduceLocality.enabled"
 
 
 def has_several_hosts(session: SparkSession) -> bool:
-    """Whether tasks may run on other hosts than the driver's, as far as the master's URL says."""
-    return not (session.sparkContext.master or "").startswith("local")
+    """Whether tasks may run on other hosts than the driver's, as far as the master's URL says. A
+    server of Spark Connect does not say where buckets are."""
+    return not is_connect(session) and not (session.sparkContext.master or "").startswith("local")
 
 
 @dataclass(frozen=True, slots=True)

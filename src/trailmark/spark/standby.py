@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Literal, TypeAlias
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 from pyspark.sql.streaming.query import StreamingQuery
 
 from trailmark import units
@@ -29,6 +29,7 @@ from trailmark.leases.fence import VARIABLE
 from trailmark.log import Storage
 from trailmark.log.storage.urls import redacted
 from trailmark.settings import SECOND, parse_duration
+from trailmark.spark.connect import is_connect, refused
 from trailmark.spark.internals import is_running
 from trailmark.spark.own_sources import register_again
 from trailmark.spark.register import register
@@ -118,6 +119,9 @@ def standby(
     term_us = check_term(term)
     patience_s = parse_duration(patience, "patience") / SECOND
     path, storage = open_lease(lease, term_us)
+    if is_remote() if session is None else is_connect(session):
+        why = "the lease is passed on through the driver, which it takes over"
+        raise refused("tm.standby", why, "session")
     spark = SparkSession.builder.getOrCreate() if session is None else session
     holder = Holder.of_process(name)
     keeper = Keeper(path, storage, holder, term_us)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import datasource as spark
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -31,13 +31,17 @@ _SETTING = "spark.sql.streaming.noDataMicroBatches.enabled"
 _LOOK_EVERY_US = 1_000_000
 
 
-def no_rows_but_ticks(stream: DataFrame, path: str) -> DataFrame:
-    """An empty stream with the columns of another one, for the operator whose logs are there."""
-    session = stream.sparkSession
+def ticks_for(session: SparkSession, path: str, *, is_asked: bool) -> DataFrame:
+    """A stream without rows, for the operator whose logs are there; unless it is asked for them, it
+    has no batches of its own either."""
     register_once(session, TickSource)
-    reader = session.readStream.format(TickSource.name())
-    reader = reader.options(operator=path, on=str(session.conf.get(_SETTING)))
-    return reader.load().select(
+    setting = str(session.conf.get(_SETTING)) if is_asked else "false"
+    return session.readStream.format(TickSource.name()).options(operator=path, on=setting).load()
+
+
+def with_columns_of(ticks: DataFrame, stream: DataFrame) -> DataFrame:
+    """Ticks that can be united with a stream."""
+    return ticks.select(
         *(F.lit(None).cast(field.dataType).alias(field.name) for field in stream.schema)
     )
 

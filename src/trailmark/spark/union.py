@@ -20,6 +20,7 @@ from trailmark.settings import parse_duration
 from trailmark.spark import paths
 from trailmark.spark.arguments import check_classic
 from trailmark.spark.boundary import boundary_at
+from trailmark.spark.connect import is_connect, refused
 from trailmark.spark.control import named
 from trailmark.spark.internals import driver_directory
 from trailmark.spark.marked_by import MarkedBy, marking
@@ -207,7 +208,7 @@ def _session(inputs: object) -> SparkSession:
         )
     for name, each in inputs.items():
         if isinstance(each, DataFrame):
-            check_classic(each, f"inputs[{name!r}]")
+            check_classic(each, "tm.union", f"inputs[{name!r}]")
     try:
         session = SparkSession.active()
     except PySparkRuntimeError as error:
@@ -216,6 +217,9 @@ def _session(inputs: object) -> SparkSession:
             where="inputs",
             fix="Make one first: SparkSession.builder.getOrCreate().",
         ) from error
+    if is_connect(session):
+        why = "operators find its boundary, and what is tentative, in Spark's plans"
+        raise refused("tm.union", why, "inputs")
     if not hasattr(spark_sources, "SupportsTriggerAvailableNow"):
         raise SettingError(
             f"Spark {session.version} does not tell a source where a query stands, and a union has "

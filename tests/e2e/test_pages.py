@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"(<!-- a fragment -->\n)?```python\n(.*?)```", re.DOTALL)
 _RUN = {
     "README.md": {"test_readme.py": 1},
     "docs/answers-on-time.md": {"test_answers_page.py": 5},
-    "docs/high-availability.md": {"test_high_availability_page.py": 6},
+    "docs/high-availability.md": {"test_high_availability_page.py": 7},
     "docs/joins.md": {"test_joins_page.py": 6},
     "docs/kafka.md": {"test_examples.py": 1, "../spark/test_kafka.py": 2},
     "docs/recovery.md": {"test_pages.py": 8},

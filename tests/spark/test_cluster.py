@@ -37,7 +37,6 @@ _CONF = {
     # A task that finds a disk full goes to another host, soon.
     "spark.excludeOnFailure.enabled": "true",
     "spark.excludeOnFailure.timeout": "3s",
-    "spark.locality.wait": "1s",
 }
 _LOST_AFTER_S = 6
 _BUCKETS = 3
@@ -169,3 +168,58 @@ def test_a_driver_that_is_cut_off_and_another_in_its_place_give_no_result_twice(
         (failure,) = first.outcomes()
         assert failure, "it was not the one to finish"
     assert_sink_is_right(query, orders)
+
+
+#: Executors come when tasks have to wait, and go when they have nothing to do, with states or
+#: without.
+_ELASTIC = {
+    "spark.executor.cores": "1",
+    "spark.dynamicAllocation.enabled": "true",
+    # They would stay as long as they have what the batch was shuffled to; so it goes elsewhere.
+    "spark.dynamicAllocation.shuffleTracking.enabled": "false",
+    "spark.dynamicAllocation.initialExecutors": "3",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "3",
+    "spark.dynamicAllocation.executorIdleTimeout": "2s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+}
+
+
+def test_executors_that_are_given_back_and_decommissioned_leave_no_trace_in_the_results(
+    tmp_path: Path, hosts: list[LinkedHost]
+) -> None:
+    master, driver, _, *workers = hosts
+    orders = Orders(tmp_path / "in", seed=33)
+    orders.feed(30)
+    query = _query(tmp_path, orders)
+
+    def holding(cluster: Cluster) -> list[int]:
+        return [number for number in range(len(workers)) if cluster.executors(number)]
+
+    with (
+        Cluster(tmp_path / "cluster", workers, master=master) as cluster,
+        _application(tmp_path / "app", cluster, driver, query, **_ELASTIC) as application,
+    ):
+        application.wait_for_batch(query, 4)
+
+        busy, given_back_in = _hold(cluster, application, query)
+        application.wait_until("the others are given back", lambda: holding(cluster) == [busy])
+        release(query)
+        _hold(cluster, application, query)  # of three tasks the first: two have to wait for it
+        application.wait_until("others come", lambda: len(holding(cluster)) == len(workers))
+        release(query)
+        application.wait_for_batch(query, given_back_in + 4)
+
+        left, left_in = _hold(cluster, application, query)
+        (executor,) = cluster.executors(left)
+        cluster.decommission(left)
+        release(query)
+        application.wait_until("it has ended", lambda: executor not in cluster.executors(left))
+        application.finish()
+    assert_sink_is_right(query, orders)
+    recovered_in = {recovery.batch for recovery in recoveries(query)}
+    print(f"given back {given_back_in}, decommissioned {left_in}: {recovered_in}")
+    assert recovered_in & set(range(given_back_in, left_in)), "states went with their executors"

@@ -163,6 +163,11 @@ class Cluster:
         kill_all(self.processes(number))
         self._workers[number].wait(PATIENCE_S)
 
+    def decommission(self, number: int) -> None:
+        """Tells the executor of a host to end once what it has is elsewhere."""
+        (executor,) = self.executors(number)
+        os.kill(executor, signal.SIGPWR)
+
     def freeze(self, number: int) -> list[Process]:
         """SIGSTOP for all that a host runs, until `go_on`."""
         found = self.processes(number)

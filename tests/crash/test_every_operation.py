@@ -56,6 +56,9 @@ def test_stopping_at_any_operation_changes_nothing(
         assert taken >= stop_at
 
 
+#: States of every form: windows of a count and of time, footprints that refer to input, groups,
+#: what users write, and one piece.
+_FORMS = ("gapped", "time", "pairing", "join", "groups", "keyed", "whole")
 #: Where each of five batches runs: the last two on the host with a table two batches old.
 _MOVES = "baabb"
 
@@ -88,7 +91,7 @@ def _run_on_hosts(query: Query, root: Path, stop_at: int | None) -> int:
     return operations
 
 
-@pytest.mark.parametrize("kind", SMALL_KINDS)
+@pytest.mark.parametrize("kind", _FORMS)
 def test_stopping_while_an_older_table_catches_up_changes_nothing(
     kind: str, tmp_path: Path
 ) -> None:

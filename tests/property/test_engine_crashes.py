@@ -46,6 +46,6 @@ def test_what_a_recovery_would_load_and_its_weight_is_counted_right_through_cras
 
 @pytest.mark.parametrize("kind", ["aggregate", *OTHER_KINDS])
 def test_queries_that_move_between_hosts_go_on_from_older_tables(kind: str) -> None:
-    cases = seeds(80 if kind == "aggregate" else 25)
+    cases = seeds(60 if kind == "aggregate" else 20)
     caught_up = sum(run_moving_case(kind, seed) for seed in cases)
     assert caught_up > 0 or len(cases) < 10, "older tables must be met"

@@ -67,7 +67,7 @@ def test_who_takes_over_on_another_host_finds_the_state(
 
 @pytest.mark.parametrize("kind", ["aggregate", *OTHER_KINDS])
 def test_operators_made_again_from_their_logs_are_followed(kind: str, tmp_path: Path) -> None:
-    for seed in seeds(8):
+    for seed in seeds(4):
         rng = random.Random(seed)
         case = random_case(rng) if kind == "aggregate" else OTHER_KINDS[kind](rng)
         with reported(seed, case):

@@ -20,15 +20,16 @@ from trailmark.inspection import ReadOnly
 from trailmark.inspection.logs import existing_meta
 from trailmark.leases import Work, read_work, say_work
 from trailmark.log import Storage, open_storage
-from trailmark.log.storage.urls import redacted
+from trailmark.log.storage.urls import is_url, redacted
 from trailmark.spark import paths
 from trailmark.state.cache import StateCache
 from trailmark.streams.operator_state import operator_of
 
 _log = logging.getLogger("trailmark")
 
-#: How long it rests between two looks at all logs, and how often it asks what there is to follow.
-_EVERY_S = 1.0
+#: How long it rests between two looks at all logs; where each look is a request that costs money.
+_EVERY_S, _EVERY_REQUEST_S = 1.0, 5.0
+#: After so many looks it asks what there is to follow.
 _LOOKS = 5
 #: How long whoever takes over waits for the step that is under way.
 _PATIENCE_S = 1.0
@@ -87,9 +88,13 @@ class TablesAhead:
                 except TrailmarkError as error:
                     _log.debug("tables are not followed: %s", error.line)
                 look += 1
-                self._ends.wait(_EVERY_S)
+                self._ends.wait(self._pause_s())
         finally:
             self._say("")  # whatever has ended it, nobody follows any more
+
+    def _pause_s(self) -> float:
+        is_asked = any(is_url(work.path) for work in self._followers)
+        return _EVERY_REQUEST_S if is_asked else _EVERY_S
 
     def _find(self) -> None:
         """Looks what there is to follow."""

@@ -59,15 +59,15 @@ class Broker:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(parents=True)
-        plain, cut, line, controller = _free_ports(4)
+        plain, behind, line, controller = _free_ports(4)
         self.address = f"127.0.0.1:{plain}"
         #: The same broker, behind a line that stands still when it is told to.
-        self.line = Line(line, cut)
+        self.line = Line(line, behind)
         local = "127.0.0.1"
         settings = {
             **_SETTINGS,
             "controller.quorum.voters": f"1@{local}:{controller}",
-            "listeners": f"PLAINTEXT://{local}:{plain},LINE://{local}:{cut},"
+            "listeners": f"PLAINTEXT://{local}:{plain},LINE://{local}:{behind},"
             f"CONTROLLER://{local}:{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.address},LINE://{self.line.address}",
             "inter.broker.listener.name": "PLAINTEXT",
@@ -142,6 +142,7 @@ class Line:
 
     def close(self) -> None:
         self.go_on()
+        self._listener.shutdown(socket.SHUT_RDWR)  # whoever accepts is told
         self._listener.close()
 
     def _accept(self) -> None:

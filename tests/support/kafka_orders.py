@@ -17,7 +17,7 @@ START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 _ITEMS = 5
 #: What is written at once, and how much of event time that is.
 _ROWS = 20
-_STEP_S = 0.5
+_STEP_S = 1.0
 _PAUSE_S = 0.05
 #: Less than what the windows wait for.
 _DISORDER_S = 2.0

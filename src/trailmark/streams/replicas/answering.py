@@ -60,25 +60,20 @@ class AnsweringReplicas(Replicas):
             self._followed = place.path  # as the process before did
         refused: list[TrailmarkError] = []
         for path in self._in_order(place, seen):
-            is_level = has_reached(seen[path].given, place.position)
-            trouble = self._new_trouble(path, place.position, seen[path]) if is_level else None
-            if trouble is None:
-                try:
-                    found = self._step(path, place, seen[path], most_rows)
-                except Unreachable:
-                    continue  # the next look finds that out, too
-                except BROKEN as error:
-                    self._tell_of_broken(path, error, self._refused)
-                    trouble = error
-                else:
-                    if found is not None:
-                        self._follow(path, seen)
-                        if not is_level:
-                            self._agreed = None  # that is looked at when it has come as far
-                        return found
-            ahead = is_ahead(seen[path].given, place.position)
-            if trouble is not None and ahead and not isinstance(trouble, Unreachable):
-                refused.append(trouble)
+            try:
+                found = self._step_that_agrees(path, place, seen[path], most_rows)
+            except Unreachable:
+                continue  # the next look finds that out, too
+            except BROKEN as error:
+                self._tell_of_broken(path, error, self._refused)
+                if is_ahead(seen[path].given, place.position):
+                    refused.append(error)
+                continue
+            if found is not None:
+                self._follow(path, seen)
+                if not has_reached(seen[path].given, place.position):
+                    self._agreed = None  # that is looked at when it has come as far
+                return found
         if len(refused) == len(self._storages):
             raise self._unreadable(refused)
         return None
@@ -130,12 +125,19 @@ class AnsweringReplicas(Replicas):
         one, other = self._paces[path], self._paces[followed]
         return one.has_moved and one.since_us - other.since_us >= BEHIND_US
 
-    def _new_trouble(self, path: str, position: Position, seen: Seen) -> TrailmarkError | None:
-        if path == self._followed and self._opened.get(path) is self._agreed:
-            return None
-        return self._trouble(path, position, seen)
-
     # How far
+
+    def _step_that_agrees(
+        self, path: str, place: Place, seen: Seen, most_rows: int | None
+    ) -> Place | None:
+        """The same as `_step`; raises if the replica has given other results than the reader
+        has."""
+        has_agreed = path == self._followed and self._opened.get(path) is self._agreed
+        if has_reached(seen.given, place.position) and not has_agreed:
+            trouble = self._trouble(path, place.position, seen)
+            if trouble is not None:
+                raise trouble
+        return self._step(path, place, seen, most_rows)
 
     def _step(self, path: str, place: Place, seen: Seen, most_rows: int | None) -> Place | None:
         """Where a reader comes that goes on with a replica; None if that has nothing new."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from tests.support.failing_replicas import ready_replica
 from tests.support.replicas_of_seconds import replica_of_seconds, write_down
 from trailmark.errors import SettingError
-from trailmark.spark.replicas_source import ReplicasStreamReader
+from trailmark.spark.replicas_source import ReplicasReader, ReplicasStreamReader
 from trailmark.spark.source import TrailmarkSource
 from trailmark.streams.table import read_table
 
@@ -136,6 +136,7 @@ def test_the_mark_alone_can_be_read(tmp_path: Path) -> None:
     source = TrailmarkSource({"replicas": str(tmp_path / "a"), "answers": "current"})
     mark = StructType([field for field in source.schema() if field.name == "tentative"])
     reader = source.reader(mark)
+    assert isinstance(reader, ReplicasReader)
     found = [
         is_tentative
         for part in reader.partitions()

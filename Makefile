@@ -61,6 +61,10 @@ hadoop-aws: java ## Fetch what tests of Spark's checkpoint on S3 need (19 MB), w
 test: lint chromium azurite kafka hadoop-aws $(VENV)/spark/classes.jsa ## All checks and all tests (what CI runs)
 	$(SPARK) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
+.PHONY: test-versions
+test-versions: java ## Part of the tests on the newest Spark 4.0, 4.1, 4.2 and 4.3 (VERSIONS="4.0 4.3" for some), on Python 3.10 to 3.13
+	$(SPARK) $(BIN)/python -m tests.versions --workers $(WORKERS) $(VERSIONS)
+
 .PHONY: wheels
 wheels: setup ## Build what is released into dist: an sdist, and wheels for Linux on x86-64 and AArch64
 	@rm -rf dist
@@ -175,5 +179,5 @@ format: setup ## Reformat the code
 
 .PHONY: clean
 clean: ## Remove the environments and everything built
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .fuzz demo/out
+	rm -rf $(VENV) .venv-versions build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .fuzz demo/out
 	find src -name '*.so' -delete

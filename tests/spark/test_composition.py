@@ -25,6 +25,7 @@ from tests.support.spark_feed import (
     logged_segments,
     rows_of,
 )
+from tests.support.spark_versions import needs_spark
 from trailmark.engine.commits import newest_mark
 from trailmark.log import LocalStorage
 from trailmark.records import Stream
@@ -145,6 +146,7 @@ def test_one_task_may_evaluate_all_buckets(place: Place) -> None:
     assert len(files) <= 4
 
 
+@needs_spark("4.2", "an availableNow run of several batches beside ticks")
 def test_quiet_buckets_close_their_windows_too_even_after_a_union(place: Place) -> None:
     """Only the first batch has orders of all items; later ones move the watermark with one item."""
     feed = Feed(place.spark, place.root / "quiet", _SCHEMA)

@@ -25,6 +25,7 @@ from tests.support.spark_streams import (
     query,
     write_stream,
 )
+from tests.support.spark_versions import SPARK, needs_spark
 from trailmark.log import LocalStorage
 from trailmark.log.readers import registered
 from trailmark.streams.retention import Retention
@@ -125,10 +126,14 @@ def _sizes(progress: Sequence[dict[str, Any]]) -> list[int]:
     return [each["numInputRows"] for each in progress if each["numInputRows"]]
 
 
+_HAS_LIMITS = needs_spark("4.2", "a source in Python with limits")
+
+
 def _offsets(progress: dict[str, Any], name: str) -> int:
     return int(json.loads(progress["sources"][0][name])["batch"])
 
 
+@_HAS_LIMITS
 @pytest.mark.parametrize(
     ("options", "sizes"),
     [
@@ -153,6 +158,7 @@ def test_a_micro_batch_takes_as_many_batches_as_the_limits_admit(
     assert _offsets(progress[-1], "endOffset") == 7
 
 
+@_HAS_LIMITS
 def test_readers_of_one_stream_are_each_where_they_are(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "stream"
     add(_rows(spark, 0, 10), path)
@@ -235,7 +241,8 @@ def test_a_query_waits_for_a_stream_that_nobody_has_begun_to_write(
     assert following.isActive
     assert _found(spark, copy) == list(expected)
     assert following.lastProgress is not None
-    assert _offsets(dict(following.lastProgress), "latestOffset") == 3
+    if SPARK >= (4, 2):  # before, sources in Python do not say how far there is to read
+        assert _offsets(dict(following.lastProgress), "latestOffset") == 3
 
 
 def test_no_schema_and_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:

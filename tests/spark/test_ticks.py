@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import trailmark as tm
 from tests.support.spark_feed import Feed, Query, expected_rows, logged_rows, logged_segments
+from tests.support.spark_versions import needs_spark
 from trailmark.cli import main
 from trailmark.records import Stream
 from trailmark.spark import operate
@@ -81,11 +82,16 @@ def _start_of(row: tuple[Any, ...]) -> int:
     return int(row[1].partition("-")[0]) // 1_000_000
 
 
+#: Before, Spark takes all that is there as one batch where a source is written in Python.
+_TAKES_BATCHES = needs_spark("4.2", "an availableNow run of several batches beside ticks")
+
+
 @pytest.fixture
 def place(spark: SparkSession, tmp_path: Path) -> Place:
     return Place(spark, tmp_path)
 
 
+@_TAKES_BATCHES
 def test_a_run_ends_with_the_windows_that_its_own_data_close_and_no_further_batch(
     place: Place,
 ) -> None:
@@ -123,6 +129,7 @@ def _wait_for_batch(place: Place, batch: int) -> None:
         time.sleep(0.02)
 
 
+@_TAKES_BATCHES
 def test_windows_over_windows_close_one_batch_after_another(place: Place) -> None:
     place.feed.add(_orders(1), _orders(11), _orders(25), _orders(36), _orders(47))
     first = place.aggregate(name="first")
@@ -138,6 +145,7 @@ def test_windows_over_windows_close_one_batch_after_another(place: Place) -> Non
     )
 
 
+@_TAKES_BATCHES
 def test_one_result_may_be_used_twice_in_a_query(place: Place) -> None:
     place.feed.add(_orders(1), _orders(13))
     result = place.aggregate()
@@ -147,6 +155,7 @@ def test_one_result_may_be_used_twice_in_a_query(place: Place) -> None:
     assert place.closed() == twice
 
 
+@_TAKES_BATCHES
 def test_a_batch_without_data_that_was_planned_but_not_done_is_done_after_a_restart(
     place: Place,
 ) -> None:
@@ -163,6 +172,7 @@ def test_a_batch_without_data_that_was_planned_but_not_done_is_done_after_a_rest
     assert place.closed() == _windows(0)
 
 
+@_TAKES_BATCHES
 def test_a_batch_without_data_whose_commit_was_lost_is_answered_from_the_log(place: Place) -> None:
     place.feed.add(_orders(1), _orders(13))
     place.run()
@@ -192,6 +202,7 @@ def test_a_query_that_began_without_ticks_goes_on_without(
     assert place.closed() == _windows(0)
 
 
+@_TAKES_BATCHES
 def test_the_listener_follows_batches_without_data(place: Place) -> None:
     listener = tm.listen(place.spark)
     try:

@@ -19,11 +19,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import trailmark as tm
 from tests.support.spark_runs import wait_until
+from tests.support.spark_versions import needs_spark
 from trailmark.errors import SchemaChanged, SettingError, UnsupportedType
 from trailmark.log import LocalStorage
 from trailmark.log.readers import read_reader
 from trailmark.streams.own_writer import OwnWriter
 from trailmark.streams.union.decisions import newest_decision
+
+pytestmark = needs_spark("4.2", "tm.union")
 
 _START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 _SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("item", pa.int64())])

@@ -19,6 +19,7 @@ from tests.support.spark_orders import (
     recoveries,
 )
 from tests.support.spark_runs import Application, caught, hold_a_worker, release, set_trap
+from tests.support.spark_versions import needs_spark
 from tests.support.stalled import Stalled
 
 
@@ -61,6 +62,7 @@ def test_workers_killed_in_the_middle_of_a_batch_are_replaced_without_a_trace_in
         assert whys == ["no whole table in the cache"], found
 
 
+@needs_spark("4.2", "tm.union")
 def test_workers_killed_while_a_union_answers_without_a_stream_and_while_it_is_corrected(
     tmp_path: Path, retrying: Application
 ) -> None:

@@ -21,6 +21,7 @@ import pyspark
 
 from tests.support.spark_orders import Orders, make_query
 from tests.support.spark_query import Config
+from tests.support.spark_versions import SPARK
 
 _INSTALLED = Path(pyspark.__file__).parent
 _HOME = Path(sys.prefix, "spark")
@@ -32,8 +33,8 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: files are the same.
 LIGHT_CHECKPOINT = {
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager"
+        "org.apache.spark.sql.execution.streaming."
+        f"{'' if SPARK == (4, 0) else 'checkpointing.'}FileSystemBasedCheckpointFileManager"
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from trailmark.spark.source import TrailmarkSource
@@ -20,4 +21,9 @@ def register(spark: SparkSession) -> None:
     >>> spark.read.format("trailmark").load("/data/orders").show()    # doctest: +SKIP
     """
     check_workers(spark)
-    spark.dataSource.register(TrailmarkSource)
+    try:
+        spark.dataSource.register(TrailmarkSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses what it has found by itself.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

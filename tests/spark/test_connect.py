@@ -33,6 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
         yield server
 
 
+@_TAKES_BATCHES
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_operators_give_what_the_oracle_gives_also_after_a_restart(
     tmp_path: Path, server: ConnectServer, window: str
@@ -85,6 +86,7 @@ def test_a_server_killed_in_the_middle_of_a_batch_leaves_no_trace_in_the_results
     assert planned in [recovery.batch for recovery in recoveries(query)]
 
 
+@_TAKES_BATCHES
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_what_was_begun_there_goes_on_in_a_session_with_a_driver_of_its_own(
     tmp_path: Path, server: ConnectServer, spark: SparkSession, window: str

@@ -22,6 +22,13 @@ from tests.support.spark_runs import Application, caught, hold_a_worker, release
 from tests.support.spark_versions import needs_spark
 from tests.support.stalled import Stalled
 
+_WINDOWS = [
+    "count",
+    pytest.param(
+        "time", marks=needs_spark("4.2", "an availableNow run of several batches beside ticks")
+    ),
+]
+
 
 @pytest.fixture(scope="module")
 def retrying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
@@ -34,7 +41,7 @@ def retrying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
         application.finish()
 
 
-@pytest.mark.parametrize("window", ["count", "time"])
+@pytest.mark.parametrize("window", _WINDOWS)
 def test_workers_killed_in_the_middle_of_a_batch_are_replaced_without_a_trace_in_the_results(
     tmp_path: Path, retrying: Application, window: str
 ) -> None:
@@ -99,7 +106,7 @@ def test_workers_killed_at_any_moment_are_replaced_without_a_trace_in_the_result
     assert_sink_is_right(query, orders)
 
 
-@pytest.mark.parametrize("window", ["count", "time"])
+@pytest.mark.parametrize("window", _WINDOWS)
 def test_a_task_that_fails_once_is_retried_without_a_trace_in_the_results(
     tmp_path: Path, retrying: Application, window: str
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from trailmark.cli.codes import OK, WRONG
 from trailmark.cli.terminal import Screen, show
 from trailmark.drawing import draw
-from trailmark.watch.pictures import Status, looker
+from trailmark.watch.pictures import Picture, looker
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     return OK if status.is_sound else WRONG
 
 
-def _watch(look: Callable[[], Status], options: argparse.Namespace) -> int:
+def _watch(look: Callable[[], Picture], options: argparse.Namespace) -> int:
     try:
         with Screen() as screen:
             while True:
@@ -40,5 +40,5 @@ def _watch(look: Callable[[], Status], options: argparse.Namespace) -> int:
         return OK
 
 
-def _described(status: Status, path: str) -> dict[str, object]:
+def _described(status: Picture, path: str) -> dict[str, object]:
     return {"path": path, **status.describe()}

@@ -10,10 +10,12 @@ from typing import Any
 from trailmark import units
 from trailmark.dashboard.elements import Shown, State, worst
 from trailmark.dashboard.layers import layers
+from trailmark.dashboard.leases import show_lease
 from trailmark.dashboard.operators import show_operator
 from trailmark.dashboard.streams import show_stream
 from trailmark.dashboard.unions import show_union
 from trailmark.inspection import OperatorStatus
+from trailmark.leases.status import LeaseStatus
 from trailmark.log.storage.urls import redacted
 from trailmark.streams.union.status import UnionStatus
 from trailmark.watch import Point, Sampler, Seen, Snapshot, warnings_of
@@ -21,7 +23,7 @@ from trailmark.watch import Point, Sampler, Seen, Snapshot, warnings_of
 #: Sentences about one place that are shown; of a thousand buckets each may have one.
 _MOST_TROUBLE = 20
 #: In the order in which they are shown.
-_KINDS = ("problem", "operator", "union", "stream")
+_KINDS = ("problem", "operator", "union", "stream", "lease")
 
 
 class Page:
@@ -71,7 +73,7 @@ class Page:
             "state": state,
             "summary": text,
             "places": places,
-            "layers": layers(list(shown), edges),
+            "layers": layers([key for key, each in shown.items() if each.kind != "lease"], edges),
             "edges": edges,
         }
 
@@ -90,6 +92,8 @@ class Page:
                 return show_operator(path, picture, seen.history, trouble)
             if isinstance(picture, UnionStatus):
                 return show_union(path, picture, trouble)
+            if isinstance(picture, LeaseStatus):
+                return show_lease(path, picture, trouble)
             return show_stream(path, picture, seen.history, trouble)
 
     def _in_words(self, seen: Seen) -> str:

@@ -10,6 +10,7 @@ from trailmark.inspection import ReaderStatus
 from trailmark.records import NO_BATCH
 from trailmark.streams.status import StreamStatus
 from trailmark.watch import History
+from trailmark.watch.words import what_is_read
 
 _WRITERS = (
     Column("Writer", is_number=False),
@@ -19,6 +20,7 @@ _WRITERS = (
 )
 _READERS = (
     Column("Reader", is_number=False),
+    Column("Reads", is_number=False, is_minor=True),
     Column("Needs batch"),
     Column("Behind by"),
     Column("Rows", is_minor=True),
@@ -91,6 +93,7 @@ def readers_table(readers: Sequence[ReaderStatus], now_us: int) -> Table:
     rows: list[list[Cell]] = [
         [
             (each.name, "bad") if each.problem else each.name,
+            what_is_read(each),
             units.batch(each.needs),
             "-" if each.lag is None else units.some(each.lag, "batch"),
             "-" if each.lag_rows is None else f"{each.lag_rows:,}",

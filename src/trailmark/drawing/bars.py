@@ -10,7 +10,7 @@ from trailmark.inspection import BucketStatus, OperatorStatus, ReaderStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.streams.union.status import InputStatus, UnionStatus
 from trailmark.values import dataclass
-from trailmark.watch.pictures import Status
+from trailmark.watch.pictures import Picture
 
 #: More than these are too many for a small picture: the longest are shown.
 _MOST = 16
@@ -81,7 +81,7 @@ class Bars:
         )
 
 
-def bars_of(status: Status) -> Bars | None:
+def bars_of(status: Picture) -> Bars | None:
     """What is worth a picture: recoveries, lagging readers, or streams that are behind."""
     if isinstance(status, OperatorStatus):
         return _recoveries(status.buckets)

@@ -10,10 +10,10 @@ from trailmark.drawing.unions import draw_union
 from trailmark.inspection import OperatorStatus
 from trailmark.leases.status import LeaseStatus
 from trailmark.streams.status import StreamStatus
-from trailmark.watch.pictures import Status
+from trailmark.watch.pictures import Picture
 
 
-def draw(status: Status, path: str) -> list[Part]:
+def draw(status: Picture, path: str) -> list[Part]:
     """What ``trailmark status`` says of it."""
     if isinstance(status, OperatorStatus):
         return draw_operator(status, path)

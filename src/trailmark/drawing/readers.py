@@ -8,7 +8,7 @@ from trailmark import units
 from trailmark.drawing.parts import Cell, Part, Table, line, warning_lines
 from trailmark.inspection import OperatorStatus, ReaderStatus
 from trailmark.streams.status import StreamStatus
-from trailmark.watch.words import reader_warnings
+from trailmark.watch.words import reader_warnings, what_is_read
 
 _TITLES = ("reader", "reads", "needs", "lag", "rows", "last seen")
 _LEFT = frozenset({"reader", "reads"})
@@ -48,16 +48,9 @@ def _row(reader: ReaderStatus, now_us: int) -> list[Cell]:
     assert reader.seen_us is not None
     return [
         Cell(reader.name),
-        Cell(_reads(reader)),
+        Cell(what_is_read(reader)),
         Cell(units.batch(reader.needs)),
         Cell("-" if reader.lag is None else f"{reader.lag:,}"),
         Cell("-" if reader.lag_rows is None else f"{reader.lag_rows:,}"),
         Cell(f"{units.duration(max(0, now_us - reader.seen_us))} ago"),
     ]
-
-
-def _reads(reader: ReaderStatus) -> str:
-    """Which log it reads, and whether from here, where there are other replicas."""
-    if reader.follows is None:
-        return reader.stream or "-"
-    return f"{reader.stream}, follows {'this replica' if reader.follows else 'another one'}"

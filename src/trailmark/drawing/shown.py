@@ -12,7 +12,7 @@ from trailmark.drawing.text import lines_of
 from trailmark.errors import SettingError
 from trailmark.inspection.read import LOOK_BACK
 from trailmark.units import printable
-from trailmark.watch.pictures import Status, looker
+from trailmark.watch.pictures import Picture, looker
 
 
 def status(path: str | os.PathLike[str], *, look_back: int = LOOK_BACK) -> ShownStatus:
@@ -57,7 +57,7 @@ class ShownStatus:
         Where that is.
     """
 
-    def __init__(self, status: Status, path: str) -> None:
+    def __init__(self, status: Picture, path: str) -> None:
         self.status = status
         self.path = path
 

@@ -23,12 +23,13 @@ the lease.
 from trailmark.leases.fence import Fenced, Pass, pass_of_process
 from trailmark.leases.keeper import Keeper, Keeping
 from trailmark.leases.lease import Lease, boot_us
-from trailmark.leases.place import check_term, is_lease, open_lease
+from trailmark.leases.place import LEASE_PATH, check_term, is_lease, open_lease
 from trailmark.leases.terms import Holder, Term, newest_term
 from trailmark.leases.waiting import Waiting
 from trailmark.leases.work import Work, read_work, say_work
 
 __all__ = [
+    "LEASE_PATH",
     "Fenced",
     "Holder",
     "Keeper",

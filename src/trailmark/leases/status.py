@@ -1,6 +1,7 @@
 """A picture of a lease from its files: who is active, who waits and how ready they are.
 
 Whether somebody is still there is seen by looking twice: what has not changed meanwhile is silent.
+`LeaseStatusReader` waits for that, `LeaseWatcher` looks again and again anyway.
 """
 
 from __future__ import annotations
@@ -156,8 +157,58 @@ class LeaseStatusReader:
                 break
             self._sleep(_PAUSE_US / SECOND)
         found = [WaitingStatus(each, token in there) for token, each in waiting.items()]
-        found.sort(key=lambda each: (not each.is_there, each.waiting.holder.name))
-        return LeaseStatus(self._clock(), round(watched_us), term, renewed, tuple(found))
+        return LeaseStatus(self._clock(), round(watched_us), term, renewed, _in_order(found))
+
+
+class LeaseWatcher:
+    """Looks at a lease now and then, and waits for nobody; changes nothing.
+
+    Parameters
+    ----------
+    storage
+        Where it is.
+    now_us
+        Measures how long nothing has changed.
+    clock
+        Says when.
+    """
+
+    def __init__(
+        self, storage: Storage, *, now_us: MonotonicClock = boot_us, clock: Clock = wall_clock_us
+    ) -> None:
+        self._storage = storage
+        self._now_us = now_us
+        self._clock = clock
+        self._term: tuple[Term | None, float] | None = None
+        self._waiting: dict[str, tuple[Waiting, float]] = {}
+
+    def look(self) -> LeaseStatus:
+        """What is there now, and what has changed since the last look."""
+        check_version(self._storage)
+        term, found = newest_term(self._storage), all_waiting(self._storage)
+        now_us = self._now_us()  # what is said while somebody asks counts from then on
+        is_first = self._term is None
+        if self._term is None or self._term[0] != term:
+            self._term = term, now_us
+        since_us = self._term[1]
+        renewed = since_us == now_us and not is_first
+        self._waiting = {token: self._seen(token, each, now_us) for token, each in found.items()}
+        waiting = [
+            WaitingStatus(each, now_us - at_us <= _LONGEST_FOR_WAITING_US)
+            for each, at_us in self._waiting.values()
+        ]
+        return LeaseStatus(
+            self._clock(), round(now_us - since_us), term, renewed, _in_order(waiting)
+        )
+
+    def _seen(self, token: str, waiting: Waiting, now_us: float) -> tuple[Waiting, float]:
+        """One that waits, and when that was last seen to change."""
+        before = self._waiting.get(token)
+        return before if before is not None and before[0] == waiting else (waiting, now_us)
+
+
+def _in_order(waiting: list[WaitingStatus]) -> tuple[WaitingStatus, ...]:
+    return tuple(sorted(waiting, key=lambda each: (not each.is_there, each.waiting.holder.name)))
 
 
 def _longest_us(term: Term | None) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from trailmark.inspection import BucketStatus, OperatorStatus
+from trailmark.leases.status import LeaseStatus
 from trailmark.log.storage.urls import redacted
 from trailmark.records import NO_BATCH
 from trailmark.streams.status import StreamStatus
@@ -13,7 +14,7 @@ from trailmark.streams.union.ahead import Phase
 from trailmark.streams.union.status import UnionStatus
 from trailmark.units import printable
 from trailmark.values import dataclass
-from trailmark.watch import Picture, Seen, warnings_of
+from trailmark.watch import LogPicture, Seen, warnings_of
 
 #: Labels and a value; no sample where the value is not known.
 Sample: TypeAlias = tuple[tuple[str, ...], float | None]
@@ -69,6 +70,11 @@ ROWS = Metric(
 LATE = Metric(
     "trailmark_union_late_rows_total", "Rows that came too late for a union.", is_counter=True
 )
+RUN_OUT = Metric(
+    "trailmark_lease_run_out",
+    "1 if whoever had a lease has been silent for a term and nobody has taken it, else 0.",
+)
+WAITING = Metric("trailmark_lease_waiting", "Processes that wait for a lease.")
 BYTES = Metric("trailmark_disk_bytes", "Bytes of all files of a path.")
 PREDICTED = Metric(
     "trailmark_recovery_predicted_seconds", "How long a recovery would take now.", _BUCKET
@@ -93,8 +99,8 @@ RECORDS = Metric(
     is_counter=True,
 )
 
-#: Of every path.
-_ALL: Mapping[Metric, Callable[[Picture], float | None]] = {
+#: Of every path that has logs.
+_ALL: Mapping[Metric, Callable[[LogPicture], float | None]] = {
     BYTES: lambda p: None if isinstance(p, UnionStatus) else _bytes(p),
     LAST_BATCH: lambda p: float(_last_batch(p)),
     WRITTEN: lambda p: None if isinstance(p, UnionStatus) else _seconds(p.written_us),
@@ -112,6 +118,7 @@ _BUCKETS: Mapping[Metric, Callable[[BucketStatus], float | None]] = {
 
 METRICS = (
     *(UP, LOOKED, TROUBLE, REFUSED, PHASE, MISSING, RECOVERIES, HEARD, ROWS, LATE),
+    *(RUN_OUT, WAITING),
     *_ALL,
     *_BUCKETS,
 )
@@ -125,6 +132,10 @@ def samples_of(seen: Seen) -> Iterator[tuple[Metric, Sample]]:
     if picture is None:
         return
     yield TROUBLE, ((path,), float(len(warnings_of(picture, path))))
+    if isinstance(picture, LeaseStatus):
+        yield RUN_OUT, ((path,), float(picture.has_run_out))
+        yield WAITING, ((path,), float(sum(each.is_there for each in picture.waiting)))
+        return
     for metric, value in _ALL.items():
         yield metric, ((path,), value(picture))
     if isinstance(picture, OperatorStatus):
@@ -172,7 +183,7 @@ def _bytes(picture: OperatorStatus | StreamStatus) -> float:
     return float(picture.manifests.bytes + picture.data_bytes)
 
 
-def _last_batch(picture: Picture) -> int:
+def _last_batch(picture: LogPicture) -> int:
     if isinstance(picture, OperatorStatus):
         return picture.last_batch
     if isinstance(picture, UnionStatus):

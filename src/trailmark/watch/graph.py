@@ -10,12 +10,13 @@ from typing import NamedTuple, TypeAlias
 
 from trailmark.engine.spark_offsets import ReadBy, read_by
 from trailmark.inspection import OperatorStatus, ReadOnly
+from trailmark.leases.status import LeaseStatus
 from trailmark.log import open_storage
 from trailmark.log.storage.urls import full_path, is_url
 from trailmark.records import NO_BATCH
 from trailmark.streams.status import StreamStatus
 from trailmark.streams.union.status import UnionStatus
-from trailmark.watch.pictures import Picture
+from trailmark.watch.pictures import LogPicture, Picture
 
 
 class Edge(NamedTuple):
@@ -50,7 +51,14 @@ class QuerySources:
 
 
 def edges_between(pictures: Mapping[str, Picture], sources: Sources) -> list[Edge]:
-    """All edges between paths that are looked at."""
+    """All edges between paths that are looked at. Nobody reads a lease."""
+    with_logs = {
+        path: picture for path, picture in pictures.items() if not isinstance(picture, LeaseStatus)
+    }
+    return _edges(with_logs, sources)
+
+
+def _edges(pictures: Mapping[str, LogPicture], sources: Sources) -> list[Edge]:
     logs = {picture.log_id: path for path, picture in pictures.items()}
     found: dict[Edge, None] = {}
     for path, picture in pictures.items():
@@ -73,7 +81,7 @@ def _into_union(path: str, union: UnionStatus, logs: Mapping[str, str]) -> Itera
 
 
 def _into_operator(
-    path: str, status: OperatorStatus, pictures: Mapping[str, Picture], sources: Sources
+    path: str, status: OperatorStatus, pictures: Mapping[str, LogPicture], sources: Sources
 ) -> Iterator[Edge]:
     read = sources(path, status)
     for other, picture in pictures.items():
@@ -87,7 +95,7 @@ def _inputs(union: UnionStatus) -> dict[str, str]:
 
 
 def _into_stream(
-    path: str, stream: StreamStatus, pictures: Mapping[str, Picture]
+    path: str, stream: StreamStatus, pictures: Mapping[str, LogPicture]
 ) -> Iterator[Edge]:
     writers = stream.writers or {}
     for other, picture in pictures.items():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trailmark.errors import SettingError, StorageError
+from trailmark.leases import LEASE_PATH
 from trailmark.log import Storage, open_storage
 from trailmark.log.meta import META_PATH
-from trailmark.watch.place import find_logs
+from trailmark.watch.place import find_lease, find_logs
 
 #: Directories that are looked into below a path, and how deep.
 _MOST = 1_000
@@ -15,7 +16,7 @@ _DEPTH = 2
 
 
 class Places:
-    """The paths of operators, streams and unions; new ones appear while it is asked.
+    """The paths of operators, streams, unions and leases; new ones appear while it is asked.
 
     Parameters
     ----------
@@ -40,15 +41,17 @@ class Places:
     def _add(self, path: str) -> None:
         try:
             find_logs(path)
-            self._named[path] = None
         except SettingError:
-            if not _below(path):
-                raise
-            self._above.append(path)
+            if find_lease(path) is None:
+                if not _below(path):
+                    raise
+                self._above.append(path)
+                return
+        self._named[path] = None
 
 
 def _below(path: str) -> list[str]:
-    """Paths of all logs in a directory; what cannot be looked into is passed over."""
+    """Paths of all logs and leases in a directory; what cannot be looked into is passed over."""
     try:
         names = _holding(open_storage(path), "", _DEPTH, [_MOST])
     except (StorageError, FileNotFoundError):
@@ -64,7 +67,7 @@ def _holding(storage: Storage, directory: str, depth: int, left: list[int]) -> l
         left[0] -= 1
         below = f"{directory}/{name}" if directory else name
         try:
-            if storage.exists(f"{below}/{META_PATH}"):
+            if any(storage.exists(f"{below}/{each}") for each in (META_PATH, LEASE_PATH)):
                 found.append(below)
             elif depth > 1:
                 found += _holding(storage, below, depth - 1, left)

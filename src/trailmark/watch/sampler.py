@@ -12,7 +12,7 @@ from trailmark.log import Clock, wall_clock_us
 from trailmark.values import dataclass
 from trailmark.watch.graph import Edge, QuerySources, edges_between
 from trailmark.watch.history import History
-from trailmark.watch.pictures import Looker, Picture
+from trailmark.watch.pictures import Looker, Picture, log_of
 
 _log = logging.getLogger("trailmark")
 
@@ -141,7 +141,7 @@ class Sampler:
                 looker = self._lookers[path] = Looker(path, _LOOK_BACK, self._clock)
             picture = looker()
             known = picture if before is None or before.picture is None else before.picture
-            if picture.log_id != known.log_id:
+            if log_of(picture) != log_of(known):
                 history = History()  # another log, in the same place
             with self.lock:
                 history.add(picture)

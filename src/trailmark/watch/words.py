@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from trailmark import units
 from trailmark.engine.refused import Refusal
 from trailmark.inspection import OperatorStatus, ReaderStatus
+from trailmark.leases.status import LeaseStatus
 from trailmark.streams.status import StreamStatus
 from trailmark.streams.union.status import UnionStatus
 from trailmark.watch.pictures import Picture
@@ -14,6 +15,8 @@ from trailmark.watch.pictures import Picture
 
 def warnings_of(picture: Picture, path: str) -> list[str]:
     """All that is wrong with what is at a path, in the order of `trailmark status`."""
+    if isinstance(picture, LeaseStatus):
+        return list(lease_warnings(picture))
     if isinstance(picture, UnionStatus):
         return list(union_warnings(picture))
     if isinstance(picture, OperatorStatus):
@@ -73,11 +76,31 @@ def union_warnings(status: UnionStatus) -> Iterator[str]:
             yield f"input {each.name}: {each.problem}"
 
 
+def lease_warnings(status: LeaseStatus) -> Iterator[str]:
+    """What is wrong with a lease: who lets one go has said so."""
+    term = status.term
+    if term is not None and term.problem:
+        yield term.problem
+    elif term is not None and status.has_run_out:
+        silent, length = units.duration(status.watched_us), units.duration(term.term_us)
+        yield f"nobody is active: {term.holder} has been silent for {silent}, a term is {length}"
+    for each in status.waiting:
+        if each.waiting.problem:
+            yield each.waiting.problem
+
+
 def reader_warnings(readers: Sequence[ReaderStatus], path: str) -> Iterator[str]:
     """What is wrong with readers' files."""
     for reader in readers:
         if reader.problem:
             yield f"{reader.problem} {reader.fix.replace('PATH', path)}"
+
+
+def what_is_read(reader: ReaderStatus) -> str:
+    """Which log a reader reads, and whether from here, where there are other replicas."""
+    if reader.follows is None:
+        return reader.stream or "-"
+    return f"{reader.stream}, follows {'this replica' if reader.follows else 'another one'}"
 
 
 def _refusal_text(refusal: Refusal, status: OperatorStatus) -> str:

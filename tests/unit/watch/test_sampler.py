@@ -17,6 +17,7 @@ from tests.support.written import Written, count_orders, write_logs
 from trailmark.inspection import OperatorStatus
 from trailmark.watch import Edge, Places, Sampler, Seen, warnings_of
 from trailmark.watch.history import KEPT_US
+from trailmark.watch.pictures import log_of
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_who_reads_whom_is_found_in_the_files(tmp_path: Path, clock: SetClock) -
     }
     # An operator that reads a stream itself, and the results of another operator.
     logs = {
-        Path(seen.path).name: seen.picture.log_id for seen in sampler.look().seen if seen.picture
+        Path(seen.path).name: log_of(seen.picture) for seen in sampler.look().seen if seen.picture
     }
     for log in ("eu", "averages"):
         (tmp_path / "checkpoint" / "offsets" / "0").write_text(

@@ -54,15 +54,15 @@ class Shape:
 
 def of_task(shape: Shape) -> Requests:
     """Of the task of one bucket, in any batch."""
-    # Not rolled back; the batch is in neither log, the one before in both, and in the output when
-    # it is looked at again; two segments are in time. Without a watermark, that the neighbour has
-    # done the batch before.
+    # Not rolled back; the batch is in neither log, the one before in both; two segments are in
+    # time. Without a watermark, that the neighbour has done the batch before.
     looks_at_neighbour = shape.buckets > 1 and not shape.has_event_time
     return Counter(
         {
-            Request.HEAD: 8 + looks_at_neighbour,
+            Request.HEAD: 7 + looks_at_neighbour,
             # The description; the footers of the batch before. The watermark.
             Request.GET: 3 + shape.has_event_time,
+            Request.LIST: 2,
             Request.PUT: 2,
         }
     )

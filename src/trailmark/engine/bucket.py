@@ -294,13 +294,10 @@ class Bucket:
         state = self._keeper.after(batch - 1)
         if state is not None and state.inputs is not None:
             return state.inputs
-        # The batch itself is not in the log. Where the one before is, that is the newest, but for
-        # what a trim has left over: no recovery goes on from there, nor is it in anybody's cache.
-        if batch == self._logs.first_batch or not self._output.has_file(batch - 1):
-            newest = self._output.newest()
-            if newest == NO_BATCH and batch == self._logs.first_batch:
-                return START_OF_LOG
-            check_order(batch, newest, self._logs.first_batch, self._output.directory)
+        newest = self._output.newest()
+        if newest == NO_BATCH and batch == self._logs.first_batch:
+            return START_OF_LOG
+        check_order(batch, newest, self._logs.first_batch, self._output.directory)
         _, checksum = self._inputs.read_footer(batch - 1)
         return SegmentLink(batch - 1, checksum)
 

@@ -158,10 +158,6 @@ class StreamLog:
         """Whether the log holds the batch, as a segment or in a pack."""
         return self.reader.contains(batch)
 
-    def has_file(self, batch: int) -> bool:
-        """Whether the batch has a file of its own, which may be left over. Does not list."""
-        return self._storage.exists(self.reader.segment_path(batch))
-
     def batches(self) -> list[int]:
         """Every batch the log holds, in order, by listing."""
         return self.reader.look().batches()

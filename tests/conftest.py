@@ -58,7 +58,7 @@ _LONG = (
     "crash/test_standby_network.py",
 )
 #: Fixtures that take seconds to make.
-_SHARED = ("application", "retrying", "sanitized", "browser", "released")
+_SHARED = ("application", "retrying", "sanitized", "browser", "released", "connect_server")
 _LONGEST_FIRST = ("spark", "e2e", "property", "crash", "unit")
 
 

@@ -58,7 +58,9 @@ def test_keys_begin_with_the_states_that_they_are_given_once(place: Place) -> No
 def test_states_are_there_once_though_the_first_batch_is_done_again(place: Place) -> None:
     begun = _states(place, (1, 10), (2, 20))
     place.feed.add(orders((1, 1), (2, 2)))
-    assert "on purpose" in place.refusal(variant(Count, process=_fails), initial_state=begun)
+    # Spark may stop the task of a bucket before its input is in the log: the other one has failed.
+    while len(list(place.path.glob("in/*/*.seg"))) < 2:
+        assert "on purpose" in place.refusal(variant(Count, process=_fails), initial_state=begun)
     other = place.refusal(Count, initial_state=_states(place, (1, 99), (2, 99)))
     assert "InputDiffers" in other
     assert "initial_state with which the batch was first tried" in other

@@ -28,7 +28,7 @@ _TAKES_BATCHES = needs_spark("4.2", "an availableNow run of several batches besi
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     with ConnectServer(tmp_path_factory.mktemp("connect") / "server") as server:
         yield server
 
@@ -36,13 +36,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
 @_TAKES_BATCHES
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_operators_give_what_the_oracle_gives_also_after_a_restart(
-    tmp_path: Path, server: ConnectServer, window: str
+    tmp_path: Path, connect_server: ConnectServer, window: str
 ) -> None:
     orders = Orders(tmp_path / "in", seed=11)
     query = make_query(tmp_path, orders, window)
     for turn in ("first", "second"):
         orders.feed(3)
-        with Application(tmp_path / turn, [query], master=server.url) as client:
+        with Application(tmp_path / turn, [query], master=connect_server.url) as client:
             client.finish()
         assert client.batches(window)[-1] == newest_of(query, "commits"), "it was listened to"
     assert_sink_is_right(query, orders)
@@ -50,12 +50,12 @@ def test_operators_give_what_the_oracle_gives_also_after_a_restart(
 
 @_TAKES_BATCHES
 def test_operators_of_all_kinds_in_a_row_give_what_plain_python_gives(
-    tmp_path: Path, server: ConnectServer
+    tmp_path: Path, connect_server: ConnectServer
 ) -> None:
     orders = Orders(tmp_path / "in", seed=15)
     orders.feed(9)
     query = make_query(tmp_path, orders, "chain")
-    with Application(tmp_path / "client", [query], master=server.url) as client:
+    with Application(tmp_path / "client", [query], master=connect_server.url) as client:
         client.finish()
     assert_sink_is_right(query, orders)
 
@@ -89,12 +89,12 @@ def test_a_server_killed_in_the_middle_of_a_batch_leaves_no_trace_in_the_results
 @_TAKES_BATCHES
 @pytest.mark.parametrize("window", ["count", "time"])
 def test_what_was_begun_there_goes_on_in_a_session_with_a_driver_of_its_own(
-    tmp_path: Path, server: ConnectServer, spark: SparkSession, window: str
+    tmp_path: Path, connect_server: ConnectServer, spark: SparkSession, window: str
 ) -> None:
     orders = Orders(tmp_path / "in", seed=13)
     orders.feed(3)
     query = make_query(tmp_path, orders, window)
-    with Application(tmp_path / "first", [query], master=server.url) as client:
+    with Application(tmp_path / "first", [query], master=connect_server.url) as client:
         client.finish()
     orders.feed(3)
     assert run(spark, [query])
@@ -118,8 +118,10 @@ print(sorted(tm.read_table("PLACE/moved")["id"].to_pylist()))
 """
 
 
-def test_streams_are_written_read_and_followed(server: ConnectServer, tmp_path: Path) -> None:
-    said = run_client(server.url, _STREAMS.replace("PLACE", str(tmp_path)), tmp_path)
+def test_streams_are_written_read_and_followed(
+    connect_server: ConnectServer, tmp_path: Path
+) -> None:
+    said = run_client(connect_server.url, _STREAMS.replace("PLACE", str(tmp_path)), tmp_path)
     assert said == ["8", "[0, 1, 2, 3, 4, 5, 6, 7]"]
 
 
@@ -160,9 +162,9 @@ print(run(tm.with_heartbeat(stream), "beats", timeColumn="at", delay="1 second")
 
 
 def test_everything_else_runs_as_it_does_with_a_driver(
-    server: ConnectServer, tmp_path: Path
+    connect_server: ConnectServer, tmp_path: Path
 ) -> None:
-    said = run_client(server.url, _OTHERS.replace("PLACE", str(tmp_path)), tmp_path)
+    said = run_client(connect_server.url, _OTHERS.replace("PLACE", str(tmp_path)), tmp_path)
     sums = [(0, 3), (0, 15), (1, 5), (1, 17), (2, 7), (2, 19)]
     assert said == [str(sums), "[4, 4, 4]", "12", "12"]
 
@@ -196,8 +198,10 @@ for call in (
 """
 
 
-def test_what_needs_a_driver_is_refused_by_name(server: ConnectServer, tmp_path: Path) -> None:
-    said = run_client(server.url, _REFUSED.replace("PLACE", str(tmp_path)), tmp_path)
+def test_what_needs_a_driver_is_refused_by_name(
+    connect_server: ConnectServer, tmp_path: Path
+) -> None:
+    said = run_client(connect_server.url, _REFUSED.replace("PLACE", str(tmp_path)), tmp_path)
     expected = (
         "tm.explain is not supported on Spark Connect",
         "tm.union is not supported on Spark Connect",
@@ -212,13 +216,13 @@ def test_what_needs_a_driver_is_refused_by_name(server: ConnectServer, tmp_path:
 
 
 def test_logs_without_the_source_that_it_needs_are_refused(
-    server: ConnectServer, spark: SparkSession, tmp_path: Path
+    connect_server: ConnectServer, spark: SparkSession, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path / "in", seed=14)
     orders.feed(2)
     query = make_query(tmp_path, orders, "count")
     assert run(spark, [query])
-    with Application(tmp_path / "client", [query], master=server.url) as client:
+    with Application(tmp_path / "client", [query], master=connect_server.url) as client:
         client.wait_until("it is refused", lambda: bool(client.outcomes()))
         (refusal,) = client.outcomes()
     assert "was begun in a session of its own driver" in refusal

@@ -141,6 +141,43 @@ def test_one_in_failure_that_stands_still_is_left_for_one_that_goes_on() -> None
     assert reader.stands() == other.record[1].tentative + other.record[2].tentative
 
 
+def test_one_in_failure_is_left_for_the_last_answer_of_another_though_nothing_follows() -> None:
+    one, ones = ready_replica(_FAILS, 2)
+    other, steps = ready_replica(_FAILS, 2, seed=1)
+    reader = _Reader([one, other])
+    reader.read()
+    reader.now_us += SECOND
+    next(ones)
+    assert reader.read() is None
+    assert reader.place.path == "a"
+    next(steps)
+    reader.now_us += SECOND
+    assert reader.read() is None
+    reader.now_us += 9 * SECOND
+    assert reader.read() is None
+    assert reader.place.path == "a", "the other one has caught up, and answers no further"
+    next(steps)
+    reader.now_us += SECOND
+    assert reader.read() is not None, "as before: nothing new for long, and another one has it"
+    assert reader.place.path == "b"
+
+
+def test_one_that_answers_further_a_moment_later_is_followed_in_the_end() -> None:
+    one, _ = ready_replica(_FAILS, 2)
+    other, steps = ready_replica(_FAILS, 2, seed=1)
+    reader = _Reader([one, other])
+    reader.read()
+    assert reader.read() is None
+    next(steps)
+    reader.now_us += SECOND // 2
+    assert reader.read() is None, "not for a moment's advantage"
+    assert reader.place.path == "a"
+    reader.now_us += 2 * SECOND
+    assert reader.read() is not None
+    assert reader.place.path == "b"
+    assert reader.stands() == other.record[1].tentative + other.record[2].tentative
+
+
 #: One that has got no further than second 5 for good, and answers up to 9, 12 and 15.
 _BEHIND: list[ScriptStep] = [
     (5, 5, 5, None),

@@ -99,7 +99,7 @@ class AnsweringReplicas(Replicas):
             return best
         others = [path for path in best if path != followed]
         ahead = [path for path in others if is_ahead(seen[path].given, position)]
-        livelier = [path for path in others if self._is_livelier(path, followed)]
+        livelier = [path for path in others if self._is_livelier(path, followed, seen)]
         if followed not in level:
             lively = [path for path in others if path in level and self._paces[path].has_moved]
             return [*dict.fromkeys([*ahead, *lively, *livelier, followed])]
@@ -120,10 +120,16 @@ class AnsweringReplicas(Replicas):
         ]
         return sorted(found, key=lambda path: -seen[path].answers_until)
 
-    def _is_livelier(self, path: str, followed: str) -> bool:
-        """Whether one has had new batches for a while in which the followed one had none."""
+    def _is_livelier(self, path: str, followed: str, seen: Mapping[str, Seen]) -> bool:
+        """Whether one has had new batches for a while in which the followed one had none; or one
+        batch that answers further, and that the followed one has not caught up with since."""
         one, other = self._paces[path], self._paces[followed]
-        return one.has_moved and one.since_us - other.since_us >= BEHIND_US
+        if not one.has_moved or one.since_us <= other.since_us:
+            return False
+        if one.since_us - other.since_us >= BEHIND_US:
+            return True
+        answers_further = seen[path].answers_until > seen[followed].answers_until
+        return answers_further and self._now_us() - one.since_us >= BEHIND_US
 
     # How far
 

@@ -152,10 +152,11 @@ def test_what_a_command_has_started_ends_before_another_one_has_its_turn(site: _
 
 
 def test_a_closed_terminal_ends_one_that_waits_but_nothing_that_ignores_it(site: _Site) -> None:
-    with _ignored(signal.SIGHUP):
+    with _begun_with(signal.SIGHUP, signal.SIG_IGN):  # as under nohup
         first = site.start("first")
     site.wait_for("began first")
-    second = site.start("second")
+    with _begun_with(signal.SIGHUP, signal.SIG_DFL):
+        second = site.start("second")
     wait_until("it waits", lambda: len(_waiting(site)) == 1, _PATIENCE_S)
     second.send_signal(signal.SIGHUP)
     assert second.wait(_PATIENCE_S) == 128 + signal.SIGHUP
@@ -166,9 +167,9 @@ def test_a_closed_terminal_ends_one_that_waits_but_nothing_that_ignores_it(site:
 
 
 @contextmanager
-def _ignored(number: signal.Signals) -> Iterator[None]:
-    """Processes that are started now ignore it, as under nohup."""
-    before = signal.signal(number, signal.SIG_IGN)
+def _begun_with(number: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """How processes that are started now take a signal, however these tests were started."""
+    before = signal.signal(number, handler)
     try:
         yield
     finally:

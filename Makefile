@@ -111,7 +111,7 @@ fuzz: setup ## Changed files with right checksums, read for FUZZ_SECONDS (FUZZ_S
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .PHONY: bench
-bench: java ## All experiments but four in less than 15 minutes; remakes docs/benchmarks.md
+bench: java ## All experiments but five in less than 15 minutes; remakes docs/benchmarks.md
 	$(SPARK) $(BIN)/python -m bench run
 
 .PHONY: bench-full

@@ -33,15 +33,15 @@ _PROJECT = Path(__file__).parents[1]
 _SCHEMA = pa.schema([("item_id", pa.int32()), ("price", pa.float64())])
 #: Orders of a batch that comes, and how often one comes.
 _ROWS, _EVERY_S = 1_000, 0.1
+#: Orders per second while costs are measured, for as long as from one rehearsal to the next, so
+#: often in turns.
+_RATE, _COSTS_S, _TURNS = 100_000, 45.0, 4
 _PATIENCE_S = 300.0
 #: So many runs say something about the slowest of a hundred.
 _MANY = 100
-_IDLE_S = 90.0
 #: Gives a process memory of its own for tables; it needs the rights of root.
 _APART = ("unshare", "--mount", "env", "TMPDIR=/dev/shm", "sh", "-c")
 _OWN_MEMORY = ('mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh")
-#: Orders of a batch then.
-_MORE_ROWS = 10_000
 _FOLLOWS = "buckets at most"
 
 
@@ -56,7 +56,6 @@ class Shop:
     ) -> None:
         self.home = home
         self._wrapper = (*_APART, *_OWN_MEMORY) if is_apart else ()
-        self._rows = _MORE_ROWS if is_apart else _ROWS
         self._windows = windows
         self._until_the_end = until_the_end
         self._begun = 0
@@ -69,14 +68,14 @@ class Shop:
         self._writer.append(pa.table({"item_id": items, "price": prices}, schema=_SCHEMA))
 
     @contextmanager
-    def orders_come(self) -> Iterator[None]:
-        """Orders come while this lasts."""
+    def orders_come(self, rows: int = _ROWS) -> Iterator[None]:
+        """Orders come while this lasts, so many every tenth of a second."""
         ends = threading.Event()
         rng = np.random.default_rng(1)
 
         def go_on() -> None:
             while not ends.wait(_EVERY_S):
-                self._append(rng.integers(0, self._windows, self._rows, dtype=np.int32))
+                self._append(rng.integers(0, self._windows, rows, dtype=np.int32))
 
         thread = threading.Thread(target=go_on)
         thread.start()
@@ -197,39 +196,56 @@ def with_standby(shop: Shop, kills: int, report: Report) -> list[float]:
             gaps.append(time.monotonic() - began_s)
             report.note(f"standby, kill {number + 1}: {gaps[-1]:.2f} s")
             shop.start("standby")
-        shop.wait_for_warm()
-        share = _share_of_waiting(shop)
-    report.add(Figure("what a warm standby computes", share, "cores", 0.05))
     return gaps
 
 
-def _share_of_waiting(shop: Shop) -> float:
-    """What the one that waits computes, in cores."""
-    (waiting,) = (process for name, process in shop.running.items() if name != shop.active())
-    used_s = _cpu_s(waiting.pid)
-    time.sleep(_IDLE_S)
-    return (_cpu_s(waiting.pid) - used_s) / _IDLE_S
+def costs(shop: Shop, report: Report) -> None:
+    """What a standby computes, and what the active one computes with one and without, in turns."""
+    shop.start("standby")
+    shop.wait_for_batch(-1)
+    active = shop.active()
+    waits: list[float] = []
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    with shop.orders_come(int(_RATE * _EVERY_S)):
+        shop.wait_for_batch(shop.committed() + 20)
+        for has_standby in [False, True] * _TURNS:
+            if not has_standby:
+                shares[False] += _shares(shop, active)
+                continue
+            name = shop.start("standby")
+            shop.wait_for_warm()
+            share, waited = _shares(shop, active, name)
+            shares[True].append(share)
+            waits.append(waited)
+            shop.kill(name)
+    report.add(Figure("what a warm standby computes", median(waits), "cores", 0.05))
+    ratio = median(shares[True]) / median(shares[False])
+    report.add(Figure("what the active one computes, with / without a standby", ratio, "x", 1.01))
+    report.note(f"the active one, in cores: {shares}")
 
 
-def apart(windows: int, report: Report) -> None:
+def apart(shop: Shop, report: Report) -> None:
     """What following costs, and what it is worth."""
-    with (
-        tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder,
-        ExitStack() as until_the_end,
-    ):
-        shop = Shop(Path(folder), windows, until_the_end, is_apart=True)
-        shop.start("standby")
-        shop.wait_for_batch(-1)
-        shop.start("standby")
-        with shop.orders_come():
-            shop.wait_for_warm(_FOLLOWS)
-            share = _share_of_waiting(shop)
-            began_s, before = time.monotonic(), shop.committed()
-            shop.kill(shop.active())
-            shop.wait_for_batch(max(before, shop.committed()))
-            gap_s = time.monotonic() - began_s
-    report.add(Figure("what a standby on another host computes", share, "cores", 0.05))
+    shop.start("standby")
+    shop.wait_for_batch(-1)
+    waiting = shop.start("standby")
+    with shop.orders_come(int(_RATE * _EVERY_S)):
+        shop.wait_for_warm(_FOLLOWS)
+        shares = [share for _ in range(_TURNS) for share in _shares(shop, waiting)]
+        began_s, before = time.monotonic(), shop.committed()
+        shop.kill(shop.active())
+        shop.wait_for_batch(max(before, shop.committed()))
+        gap_s = time.monotonic() - began_s
+    report.add(Figure("what a standby on another host computes", median(shares), "cores", 0.05))
     report.add(Figure("  kill to new result there", gap_s, "s", 4.0))
+
+
+def _shares(shop: Shop, *names: str) -> list[float]:
+    """What each of them computes, in cores."""
+    pids = [shop.running[name].pid for name in names]
+    used_s = [_cpu_s(pid) for pid in pids]
+    time.sleep(_COSTS_S)
+    return [(_cpu_s(pid) - used) / _COSTS_S for pid, used in zip(pids, used_s, strict=True)]
 
 
 def with_restart(shop: Shop, kills: int, report: Report) -> list[float]:
@@ -250,32 +266,48 @@ def with_restart(shop: Shop, kills: int, report: Report) -> list[float]:
     return gaps
 
 
+@contextmanager
+def a_shop(windows: int, *, is_apart: bool = False) -> Iterator[Shop]:
+    """One in a directory of its own; whoever works in it ends with it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder,
+        ExitStack() as until_the_end,
+    ):
+        yield Shop(Path(folder), windows, until_the_end, is_apart=is_apart)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.standby", description=__doc__)
-    parser.add_argument("--kills", type=int, default=20, help="of a driver, in each way")
+    parser.add_argument("--kills", type=int, default=20, help="with a standby")
+    parser.add_argument("--restarts", type=int, default=20, help="without a standby")
     parser.add_argument("--windows", type=int, default=100_000, help="that are open")
-    parser.add_argument("--apart", action="store_true", help="a standby as on another host")
+    parser.add_argument("--no-costs", action="store_true", help="leave out what a standby costs")
+    parser.add_argument("--apart", action="store_true", help="only a standby as on another host")
     arguments = parser.parse_args()
     report = Report()
     if arguments.apart:
-        apart(arguments.windows, report)
+        with a_shop(arguments.windows, is_apart=True) as shop:
+            apart(shop, report)
         return report.exit_code
-    lanes = {"standby": with_standby, "restart": with_restart}
-    gaps: dict[str, list[float]] = {}
-    for name, lane in lanes.items():
-        with (
-            tempfile.TemporaryDirectory(prefix="trailmark-bench-") as folder,
-            ExitStack() as until_the_end,
-        ):
-            shop = Shop(Path(folder), arguments.windows, until_the_end)
-            gaps[name] = lane(shop, arguments.kills, report)
-    standby, restart = gaps["standby"], gaps["restart"]
-    report.add(Figure("kill to new result, warm standby (median)", median(standby), "s", 2.5))
-    if len(standby) >= _MANY:
-        report.add(Figure("  99 of 100 within", quantiles(standby, n=100)[98], "s", 4.0))
-    report.add(Figure("  the slowest", max(standby), "s"))
-    report.add(Figure("kill to new result, restart (median)", median(restart), "s"))
-    report.add(Figure("  warm standby / restart", median(standby) / median(restart), "x"))
+    if not arguments.no_costs:
+        with a_shop(arguments.windows) as shop:
+            costs(shop, report)
+    standby: list[float] = []
+    restart: list[float] = []
+    if arguments.kills:
+        with a_shop(arguments.windows) as shop:
+            standby = with_standby(shop, arguments.kills, report)
+        report.add(Figure("kill to new result, warm standby (median)", median(standby), "s", 2.5))
+        if len(standby) >= _MANY:
+            report.add(Figure("  99 of 100 within", quantiles(standby, n=100)[98], "s", 4.0))
+        report.add(Figure("  the slowest", max(standby), "s"))
+    if arguments.restarts:
+        with a_shop(arguments.windows) as shop:
+            restart = with_restart(shop, arguments.restarts, report)
+        report.add(Figure("kill to new result, restart (median)", median(restart), "s"))
+    if standby and restart:
+        ratio = median(standby) / median(restart)
+        report.add(Figure("  warm standby / restart", ratio, "x"))
     return report.exit_code
 
 

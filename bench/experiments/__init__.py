@@ -20,6 +20,7 @@ from bench.experiments import (
     persistence,
     profile,
     stalls,
+    take_over,
     targets,
     window_joins,
 )
@@ -39,11 +40,13 @@ _MODULES: tuple[ModuleType, ...] = (
     catch_up,
     crash_quality,
     stalls,
+    take_over,
     window_joins,
 )
 
 ALL: tuple[Experiment, ...] = tuple(cast(Experiment, module) for module in _MODULES)
 #: Those of `make bench`: nine engines on four workloads take longer than all of it may, joins that
-#: make millions of pairs half as long, so do eight queries on three engines, and failures last.
-_LONG = (peer_workloads.NAME, window_joins.NAME, nexmark.NAME, stalls.NAME)
+#: make millions of pairs half as long, so do eight queries on three engines; failures and drivers
+#: that start take long, too.
+_LONG = (peer_workloads.NAME, window_joins.NAME, nexmark.NAME, stalls.NAME, take_over.NAME)
 QUICK: tuple[Experiment, ...] = tuple(one for one in ALL if one.NAME not in _LONG)

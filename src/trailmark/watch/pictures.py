@@ -37,6 +37,8 @@ class Looker:
 
     def __call__(self) -> Picture:
         """The picture as of now."""
+        if self._watcher is not None and find_lease(self._path) is not None:
+            return self._watcher.look()  # what else might be there need not be found out again
         try:
             storage = find_logs(self._path)
         except SettingError:
@@ -50,8 +52,7 @@ class Looker:
         return self._read()
 
     def _look_at_lease(self, lease: Storage) -> Picture:
-        if self._watcher is None:
-            self._watcher = LeaseWatcher(lease, clock=self._clock)
+        self._watcher = LeaseWatcher(lease, clock=self._clock)
         return self._watcher.look()
 
     def _open(self, storage: Storage) -> Callable[[], Picture]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from tests.support.failing_replicas import FailingReplica, Row, digests
-from tests.support.follower import cut_and_mend
+from tests.support.follower import InProcesses, cut_and_mend
 from tests.support.replicas import READER, assert_begin_alike, random_sliced
-from tests.support.unreachable import Hands, Line
-from trailmark.errors import StorageError, TrailmarkError
+from tests.support.unreachable import Line
+from trailmark.errors import TrailmarkError
 from trailmark.kernel.columns import contiguous
 from trailmark.streams.answers import Answers
 from trailmark.streams.replicas.answering import AnsweringReplicas
@@ -47,7 +47,7 @@ class _Batch:
 
 
 @dataclass
-class AnsweredFollower:
+class AnsweredFollower(InProcesses[_Process]):
     """Reads all results of replicas, batch by batch.
 
     Attributes
@@ -58,6 +58,8 @@ class AnsweredFollower:
         How often what was tentative became void, a replica was followed that had not come as far,
         something tentative could not be read, and a batch was read twice.
     """
+
+    _kind = _Process
 
     replicas: list[FailingReplica]
     rng: random.Random
@@ -76,7 +78,6 @@ class AnsweredFollower:
         #: All that there ever were, by their logs.
         self._known = {each.log: each for each in self.replicas}
         self.stable = [[] for _ in range(self.replicas[0].buckets)]
-        self._now_us = 0.0
         self._place: Place | None = None
         self._planned: str | None = None
         self._complete_us: int | None = None
@@ -88,24 +89,6 @@ class AnsweredFollower:
         """One of them is made anew."""
         self.replicas[number] = self._known[replica.log] = replica
         self.lines[f"replica {number}"].disk = replica.query.disk
-
-    def _start(self) -> None:
-        """A new process, which knows what Spark's checkpoint says and nothing else."""
-        self._process = _Process(
-            {name: line.storage() for name, line in self.lines.items()},
-            hands=Hands(),
-            now_us=lambda: self._now_us,
-            clock=lambda: 0,
-        )
-
-    def step(self) -> bool:
-        """A batch; whether there was one. What cannot be read ends the process."""
-        self._now_us += self.rng.choice((1_000, 100_000, 3_000_000))
-        try:
-            return self._batch()
-        except StorageError:
-            self._start()
-            return True
 
     def _batch(self) -> bool:
         if self._place is None:

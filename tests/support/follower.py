@@ -6,8 +6,10 @@ from __future__ import annotations
 import errno
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -22,39 +24,21 @@ from trailmark.streams.replicas.positions import Position, position_from_json, p
 _CUTS = (errno.EHOSTUNREACH, errno.EIO)
 
 
-@dataclass
-class Follower:
-    """Reads the results of replicas, batch by batch.
+ProcessT = TypeVar("ProcessT", bound=Replicas)
 
-    Attributes
-    ----------
-    results
-        What each bucket has got.
-    repeated, switches
-        How many batches were read twice, and how often one was read from another replica than the
-        one before.
-    """
 
-    replicas: list[Replica]
+class InProcesses(ABC, Generic[ProcessT]):
+    """Whoever follows replicas in one process after another, by a clock of its own."""
+
     rng: random.Random
-    results: list[list[pa.RecordBatch]] = field(init=False)
-    repeated: int = 0
-    switches: int = 0
-
-    def __post_init__(self) -> None:
-        self.lines = {
-            f"replica {place}": Line(each.query.disk) for place, each in enumerate(self.replicas)
-        }
-        self.results = [[] for _ in range(self.replicas[0].buckets)]
-        self._now_us = 0.0
-        self._position: Position | None = None
-        self._planned: str | None = None
-        self._path = ""
-        self._start()
+    lines: Mapping[str, Line]
+    _kind: type[ProcessT]
+    _process: ProcessT
+    _now_us = 0.0
 
     def _start(self) -> None:
         """A new process, which knows what Spark's checkpoint says and nothing else."""
-        self._process = Replicas(
+        self._process = self._kind(
             {name: line.storage() for name, line in self.lines.items()},
             hands=Hands(),
             now_us=lambda: self._now_us,
@@ -69,6 +53,42 @@ class Follower:
         except StorageError:
             self._start()
             return True
+
+    @abstractmethod
+    def _batch(self) -> bool:
+        """The same, where all can be read."""
+
+
+@dataclass
+class Follower(InProcesses[Replicas]):
+    """Reads the results of replicas, batch by batch.
+
+    Attributes
+    ----------
+    results
+        What each bucket has got.
+    repeated, switches
+        How many batches were read twice, and how often one was read from another replica than the
+        one before.
+    """
+
+    _kind = Replicas
+
+    replicas: list[Replica]
+    rng: random.Random
+    results: list[list[pa.RecordBatch]] = field(init=False)
+    repeated: int = 0
+    switches: int = 0
+
+    def __post_init__(self) -> None:
+        self.lines = {
+            f"replica {place}": Line(each.query.disk) for place, each in enumerate(self.replicas)
+        }
+        self.results = [[] for _ in range(self.replicas[0].buckets)]
+        self._position: Position | None = None
+        self._planned: str | None = None
+        self._path = ""
+        self._start()
 
     def _batch(self) -> bool:
         if self._position is None:
